@@ -1,0 +1,63 @@
+"""Min-max optimisation by randomized stochastic gradient descent ascent (RSGDA)."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rsgda import problems as problems
+    from rsgda import projections as projections
+    from rsgda import testing as testing
+    from rsgda.algorithms import moves as moves
+    from rsgda.algorithms.esgda import ESGDA as ESGDA
+    from rsgda.algorithms.moves import Info as Info
+    from rsgda.algorithms.moves import State as State
+    from rsgda.algorithms.rsgda import RSGDA as RSGDA
+    from rsgda.algorithms.sgda import SGDA as SGDA
+    from rsgda.algorithms.sgdmax import SGDmax as SGDmax
+    from rsgda.drive.checkpoint import CheckpointError as CheckpointError
+    from rsgda.drive.checkpoint import CheckpointMismatch as CheckpointMismatch
+    from rsgda.drive.result import Result as Result
+    from rsgda.drive.result import Status as Status
+    from rsgda.drive.solve import solve as solve
+    from rsgda.drive.sweep import Table as Table
+    from rsgda.drive.sweep import sweep as sweep
+    from rsgda.problem import Problem as Problem
+
+# Where each public name lives. They are imported when first used, so that the command line can
+# answer `--help` without waiting for JAX.
+_HOMES = {
+    "CheckpointError": "drive.checkpoint",
+    "CheckpointMismatch": "drive.checkpoint",
+    "ESGDA": "algorithms.esgda",
+    "Info": "algorithms.moves",
+    "Problem": "problem",
+    "RSGDA": "algorithms.rsgda",
+    "Result": "drive.result",
+    "SGDA": "algorithms.sgda",
+    "SGDmax": "algorithms.sgdmax",
+    "State": "algorithms.moves",
+    "Status": "drive.result",
+    "Table": "drive.sweep",
+    "solve": "drive.solve",
+    "sweep": "drive.sweep",
+}
+_MODULES = {
+    "moves": "algorithms.moves",
+    "problems": "problems",
+    "projections": "projections",
+    "testing": "testing",
+}
+
+__all__ = [*_HOMES, *_MODULES]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"rsgda.{_MODULES[name]}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'rsgda' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"rsgda.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,91 @@
+"""Checks at the door: each raises a `ValueError` that names the argument, the wish and what came.
+
+Only host values are looked at. Dataclasses are rebuilt inside compiled programs with traced
+values and with placeholders, and those must pass.
+"""
+
+import math
+import operator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def positive(name: str, value: object) -> None:
+    """Raise unless `value` is a positive finite number."""
+    number = host_number(value)
+    if number is not None and not (math.isfinite(number) and number > 0):
+        raise ValueError(f"`{name}` must be a positive finite number, got {value!r}.")
+
+
+def probability(name: str, value: object) -> None:
+    """Raise unless `value` lies strictly between 0 and 1."""
+    if isinstance(value, bool) or isinstance(value, str) or value is None or callable(value):
+        raise ValueError(f"`{name}` must be a number in (0, 1), got {value!r}.")
+    number = host_number(value)
+    if number is not None and not 0 < number < 1:
+        raise ValueError(f"`{name}` must lie in (0, 1), both ends excluded, got {value!r}.")
+
+
+def whole(name: str, value: object, least: int) -> None:
+    """Raise unless `value` is a whole number of at least `least`."""
+    if isinstance(value, jax.core.Tracer) or type(value) is object:
+        return
+    if isinstance(value, (jax.Array, np.ndarray)) and value.ndim > 0:
+        return
+    if isinstance(value, bool) or not _is_index(value) or operator.index(value) < least:  # pyright: ignore
+        raise ValueError(f"`{name}` must be a whole number, at least {least}, got {value!r}.")
+
+
+def step_size(name: str, value: object) -> None:
+    """Raise unless `value` is a positive number, a schedule or an optax transformation."""
+    if isinstance(value, (str, bool, list, dict)) or value is None:
+        raise ValueError(
+            f"`{name}` must be a positive number, a schedule `k -> value` or an optax "
+            f"transformation, got {value!r}."
+        )
+    if not callable(value) and not is_optimiser(value):
+        positive(name, value)
+
+
+def function(name: str, value: object) -> None:
+    """Raise unless `value` is a hashable callable, or None."""
+    if value is None:
+        return
+    if not callable(value):
+        raise ValueError(f"`{name}` must be a function, got {value!r}.")
+    try:
+        hash(value)
+    except TypeError as error:
+        raise ValueError(
+            f"`{name}` must be hashable, so that it is compiled only once, got {type(value)}; "
+            "write it as a module-level function and pass its arrays through `theta`, `v` or "
+            "`data`."
+        ) from error
+
+
+def is_optimiser(value: object) -> bool:
+    """Say whether `value` is an `optax.GradientTransformation`."""
+    return hasattr(value, "init") and hasattr(value, "update")
+
+
+def host_number(value: object) -> float | None:
+    """Return `value` as a float, or None where it is traced, stacked or a placeholder."""
+    if isinstance(value, jax.core.Tracer):
+        return None
+    if isinstance(value, (jax.Array, np.ndarray, np.generic)):
+        number = value.ndim == 0 and jnp.issubdtype(value.dtype, jnp.number)
+        return float(value) if number else None  # pyright: ignore
+    if isinstance(value, (int, float)):
+        return float(value)
+    return None
+
+
+def _is_index(value: Any) -> bool:
+    try:
+        operator.index(value)
+    except TypeError:
+        return False
+    return True

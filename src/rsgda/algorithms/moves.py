@@ -1,0 +1,331 @@
+"""The two moves that every algorithm is made of: a descent step on theta, an ascent step on v.
+
+An algorithm's file reads like the paper's loop; what is the same for all of them is here: the
+state, minibatches, optimisers, projections, separable v, prepared values, and the refusal of an
+update that is not finite.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from rsgda._checks import is_optimiser
+from rsgda._trees import PyTree, freeze, is_float_array, thaw
+from rsgda.problem import Batch, Problem
+
+Schedule = Callable[[Array], Any]
+Step = Any  # a number, a schedule k -> value, or an optax.GradientTransformation
+
+DESCENT_REFUSED, ASCENT_REFUSED = 1, 2
+
+
+class Prepared(NamedTuple):
+    """What `problem.prepare` made of theta, and whether theta is still the same."""
+
+    value: PyTree
+    fresh: Array
+
+
+class State(NamedTuple):
+    """What is needed to continue a run.
+
+    Attributes:
+        theta: the minimised variable; leaves that are not arrays are part of its structure.
+        v: the maximised variable, likewise.
+        key: the run's key. It is never advanced: step k uses `jax.random.fold_in(key, k)`.
+        step: iterations of the paper's loop so far, the k of its schedules.
+        descents: updates of theta so far.
+        ascents: updates of v so far.
+        gradients: stochastic gradients spent so far, the x axis of every figure.
+        descent_state: the state of theta's optimiser.
+        ascent_state: the state of v's optimiser; on a separable problem it has rows as v has.
+        prepared: `problem.prepare(theta)` with a mark whether it is current, or None.
+        memory: what else an algorithm remembers.
+        refused: 0, or which move was refused because its result was not finite.
+    """
+
+    theta: PyTree
+    v: PyTree
+    key: Array
+    step: Array
+    descents: Array
+    ascents: Array
+    gradients: Array
+    descent_state: PyTree
+    ascent_state: PyTree
+    prepared: Prepared | None
+    memory: PyTree
+    refused: Array
+
+
+class Info(NamedTuple):
+    """What someone may want to look at after one step: what it spent.
+
+    Attributes:
+        descents: updates of theta in this step.
+        ascents: updates of v in this step.
+        gradients: stochastic gradients in this step.
+    """
+
+    descents: Array
+    ascents: Array
+    gradients: Array
+
+
+class Change(NamedTuple):
+    """What a move changes: small where v is separable, so that a branch may return it."""
+
+    theta: PyTree
+    descent_state: PyTree
+    v: PyTree  # of a separable problem: the batch's rows
+    ascent_state: PyTree
+    index: Array | None  # of a separable problem: where these rows belong; n means nowhere
+    descents: Array
+    ascents: Array
+    refused: Array
+
+
+def start(
+    problem: Problem,
+    theta: PyTree,
+    v: PyTree,
+    key: Array,
+    alpha: Step,
+    eta: Step,
+    *,
+    memory: PyTree = (),
+) -> State:
+    """Return the state before the first step."""
+    theta, v = freeze(theta), freeze(v)
+    zero = jnp.zeros((), jnp.int32)
+    prepared = None
+    if problem.prepare is not None:
+        # Only its shape is needed: the first ascent will compute the value.
+        shape = jax.eval_shape(lambda theta: freeze(problem.prepare(thaw(theta))), theta)  # pyright: ignore
+        empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape)
+        prepared = Prepared(empty, jnp.zeros((), bool))
+    ascent_state: PyTree = ()
+    if is_optimiser(eta):
+        # One optimiser per row: rows are visited at different times and know nothing of others.
+        ascent_state = jax.vmap(eta.init)(v) if problem.separable else eta.init(v)
+    return State(
+        theta=theta,
+        v=v,
+        key=key,
+        step=zero,
+        descents=zero,
+        ascents=zero,
+        gradients=zero,
+        descent_state=alpha.init(theta) if is_optimiser(alpha) else (),
+        ascent_state=ascent_state,
+        prepared=prepared,
+        memory=memory,
+        refused=zero,
+    )
+
+
+def descend(
+    problem: Problem, state: State, key: Array, alpha: Step, *, at: State | None = None
+) -> State:
+    r"""Take one stochastic descent step on theta, with the batch that `key` draws.
+
+    $$ \theta \leftarrow \Pi(\theta - \alpha \nabla_\theta f(\theta, v; z)) $$
+
+    With `at`, the gradient is taken at that state's theta and v. An update that is not finite is
+    refused: the state stays as it is and says so in `refused`.
+    """
+    return apply(state, descent(problem, state, key, alpha, at=at))
+
+
+def ascend(
+    problem: Problem, state: State, key: Array, eta: Step, *, at: State | None = None
+) -> State:
+    r"""Take one projected stochastic ascent step on v, with the batch that `key` draws.
+
+    $$ v \leftarrow \Pi(v + \eta \nabla_v f(\theta, v; z)) $$
+
+    With `at`, the gradient is taken at that state's theta and v. An update that is not finite is
+    refused, as in `descend`.
+    """
+    if at is None:
+        state = refresh(problem, state, True)
+    return apply(state, ascent(problem, state, key, eta, at=at))
+
+
+def descent(
+    problem: Problem, state: State, key: Array, alpha: Step, *, at: State | None = None
+) -> Change:
+    """Return what `descend` changes."""
+    at = state if at is None else at
+    batch = problem.draw(key)
+    value, gradient = problem.slope_theta(at.theta, problem.look(at.v, batch), batch)
+    theta, descent_state = _moved(
+        alpha, state.step, -1, gradient, value, state.theta, state.descent_state
+    )
+    theta = _projected(problem.project_theta, theta)
+    sound = (state.refused == 0) & _is_sound(theta, descent_state)
+    v, ascent_state, index = state.v, state.ascent_state, None
+    if problem.separable:
+        # Nothing is to be written; the rows only give both branches of a coin one shape.
+        index = jnp.full((problem.batch_size,), problem.rows)
+        blank = lambda leaf: jnp.zeros((problem.batch_size, *leaf.shape[1:]), leaf.dtype)  # noqa: E731
+        v, ascent_state = jax.tree.map(blank, (state.v, state.ascent_state))
+    return Change(
+        theta=_keep(sound, theta, state.theta),
+        descent_state=_keep(sound, descent_state, state.descent_state),
+        v=v,
+        ascent_state=ascent_state,
+        index=index,
+        descents=sound.astype(jnp.int32),
+        ascents=jnp.zeros((), jnp.int32),
+        refused=_refusal(state, sound, DESCENT_REFUSED),
+    )
+
+
+def ascent(
+    problem: Problem, state: State, key: Array, eta: Step, *, at: State | None = None
+) -> Change:
+    """Return what `ascend` changes, where `state.prepared` is current or `at` is given."""
+    batch = problem.draw(key)
+    return ascent_along(problem, state, batch, slope(problem, at or state, batch), eta)
+
+
+def slope(problem: Problem, at: State, batch: Batch) -> tuple[Array, PyTree]:
+    """Return the loss of a batch and its gradient in v, at a state."""
+    prepared = at.theta
+    if problem.prepare is not None and at.prepared is not None:
+        prepared = refresh(problem, at, True).prepared.value  # pyright: ignore
+    return problem.slope_v(prepared, problem.look(at.v, batch), batch)
+
+
+def ascent_along(
+    problem: Problem, state: State, batch: Batch, slope: tuple[Array, PyTree], eta: Step
+) -> Change:
+    """Return what an ascent changes whose loss and gradient on the batch are known."""
+    value, gradient = slope
+    old, old_state = problem.look((state.v, state.ascent_state), batch)
+    v, ascent_state = _moved(
+        eta, state.step, 1, gradient, value, old, old_state, rows=problem.separable
+    )
+    v = _projected(problem.project_v, v)
+    sound = (state.refused == 0) & _is_sound(v, ascent_state)
+    index = batch.index
+    if index is not None:
+        index = jnp.where(sound, index, problem.rows)
+    else:
+        v, ascent_state = _keep(sound, (v, ascent_state), (old, old_state))
+    return Change(
+        theta=state.theta,
+        descent_state=state.descent_state,
+        v=v,
+        ascent_state=ascent_state,
+        index=index,
+        descents=jnp.zeros((), jnp.int32),
+        ascents=sound.astype(jnp.int32),
+        refused=_refusal(state, sound, ASCENT_REFUSED),
+    )
+
+
+def apply(state: State, change: Change) -> State:
+    """Return the state after a move."""
+    v, ascent_state = change.v, change.ascent_state
+    if change.index is not None:
+        # Rows that are drawn twice hold the same values, so that the order does not matter.
+        write = lambda leaf, rows: leaf.at[change.index].set(rows, mode="drop")  # noqa: E731
+        v, ascent_state = jax.tree.map(write, (state.v, state.ascent_state), (v, ascent_state))
+    prepared = state.prepared
+    if prepared is not None:
+        prepared = prepared._replace(fresh=prepared.fresh & (change.descents == 0))
+    return state._replace(
+        theta=change.theta,
+        v=v,
+        descents=state.descents + change.descents,
+        ascents=state.ascents + change.ascents,
+        gradients=state.gradients + change.descents + change.ascents,
+        descent_state=change.descent_state,
+        ascent_state=ascent_state,
+        prepared=prepared,
+        refused=change.refused,
+    )
+
+
+def refresh(problem: Problem, state: State, wanted: bool | Array) -> State:
+    """Bring `state.prepared` up to date if it is wanted and theta has changed since."""
+    if problem.prepare is None or state.prepared is None:
+        return state
+    prepare, stale = problem.prepare, ~state.prepared.fresh & wanted
+    # A loop of no or one round, not `cond`: a value that is still good is not copied.
+    value = lax.fori_loop(
+        0,
+        stale.astype(jnp.int32),
+        lambda _, __: freeze(prepare(thaw(state.theta))),
+        state.prepared.value,
+    )
+    return state._replace(prepared=Prepared(value, state.prepared.fresh | wanted))
+
+
+def spent(before: State, after: State) -> Info:
+    """Return what the moves between two states cost."""
+    return Info(
+        descents=after.descents - before.descents,
+        ascents=after.ascents - before.ascents,
+        gradients=after.gradients - before.gradients,
+    )
+
+
+def size(step: Step, k: Array) -> Array:
+    """Return the step size at iteration k of a number or a schedule."""
+    return jnp.asarray(step(k) if callable(step) else step)
+
+
+def _moved(
+    step: Step,
+    k: Array,
+    sign: int,
+    gradient: PyTree,
+    value: Array,
+    old: PyTree,
+    optimiser_state: PyTree,
+    *,
+    rows: bool = False,
+) -> tuple[PyTree, PyTree]:
+    """Return a player and its optimiser's state after a step along `sign * gradient`."""
+    if not is_optimiser(step):
+        by = sign * size(step, k)
+        return jax.tree.map(lambda x, g: x + by.astype(x.dtype) * g, old, gradient), ()
+    import optax
+
+    # Optax minimises, so the ascending player hands it the gradient of the negative loss.
+    update = optax.with_extra_args_support(step).update
+    downhill = jax.tree.map(lambda g: -sign * g, gradient)
+
+    def optimise(downhill: PyTree, optimiser_state: PyTree, old: PyTree) -> tuple[PyTree, PyTree]:
+        updates, new = update(downhill, optimiser_state, old, value=-sign * value)
+        return optax.apply_updates(old, updates), new
+
+    return (jax.vmap(optimise) if rows else optimise)(downhill, optimiser_state, old)
+
+
+def _projected(project: Callable[[PyTree], PyTree] | None, tree: PyTree) -> PyTree:
+    return tree if project is None else freeze(project(thaw(tree)))
+
+
+def _is_sound(player: PyTree, optimiser_state: PyTree) -> Array:
+    """Say whether a player is finite and its optimiser free of NaN (some start at infinity)."""
+    sound = jnp.ones((), bool)
+    for leaf in jax.tree.leaves(player):
+        sound &= jnp.all(jnp.isfinite(leaf))
+    for leaf in filter(is_float_array, jax.tree.leaves(optimiser_state)):
+        sound &= ~jnp.any(jnp.isnan(leaf))
+    return sound
+
+
+def _keep(sound: Array, new: PyTree, old: PyTree) -> PyTree:
+    return jax.tree.map(lambda new, old: jnp.where(sound, new, old), new, old)
+
+
+def _refusal(state: State, sound: Array, move: int) -> Array:
+    return jnp.where(sound | (state.refused != 0), state.refused, move).astype(jnp.int32)

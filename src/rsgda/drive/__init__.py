@@ -1,0 +1,1 @@
+"""The driver: `solve`, `sweep`, checkpoints, history."""

@@ -1,0 +1,196 @@
+"""What `solve` and `sweep` refuse before anything is compiled or written."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jax import Array
+
+from rsgda import _checks
+from rsgda._trees import PyTree, Static, freeze, is_float_array, thaw
+from rsgda.algorithms.moves import State
+from rsgda.drive.result import COUNTERS, shown
+from rsgda.problem import Problem
+
+Record = Callable[[Problem, State], dict[str, Any]]
+MOST_STEPS = 2**31 - 1
+
+
+def check_call(problem: Any, algorithms: Any, theta: Any, v: Any, steps: Any, every: Any) -> None:
+    """Check what can be told from the arguments themselves."""
+    if not isinstance(problem, Problem):
+        raise ValueError(f"`problem` must be an rsgda.Problem, got {problem!r}.")
+    for algorithm in algorithms:
+        if isinstance(algorithm, type) or not all(
+            callable(getattr(algorithm, name, None)) for name in ("init", "step")
+        ):
+            raise ValueError(
+                f"`algorithm` must be an object with `init` and `step`, such as rsgda.RSGDA(...), "
+                f"got {algorithm!r}."
+            )
+        _check_schedules(algorithm)
+    _checks.whole("steps", steps, 0)
+    if steps > MOST_STEPS:
+        raise ValueError(f"`steps` must be at most {MOST_STEPS}, got {steps}.")
+    _checks.whole("every", every, 1)
+    check_player("theta", theta)
+    check_player("v", v)
+    if problem.separable:
+        for path, leaf in jax.tree_util.tree_leaves_with_path(v):
+            if is_float_array(leaf) and leaf.shape[:1] != (problem.rows,):
+                raise ValueError(
+                    f"`v`{jax.tree_util.keystr(path)} must have one row for each of the "
+                    f"{problem.rows} rows of `data`, as the problem is separable, "
+                    f"got shape {leaf.shape}."
+                )
+
+
+def check_player(name: str, tree: PyTree) -> None:
+    """Refuse a player that no gradient can be taken for, or that is not finite."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    for path, leaf in leaves:
+        where = f"`{name}`{jax.tree_util.keystr(path)}"
+        if is_float_array(leaf):
+            if not bool(_all_finite(leaf)):
+                raise ValueError(f"{where} must be finite, got NaN or infinity.")
+        elif isinstance(leaf, (jax.Array, np.ndarray)):
+            raise ValueError(
+                f"{where} must be a floating array, as gradients are taken for it, got "
+                f"{leaf.dtype}; convert it, or mark it static if it is a constant of a module."
+            )
+        else:
+            try:
+                hash(leaf)
+            except TypeError as error:
+                raise ValueError(f"{where} must be an array or hashable, got {leaf!r}.") from error
+    if not any(is_float_array(leaf) for _, leaf in leaves):
+        raise ValueError(f"`{name}` must hold at least one floating array, got {tree!r}.")
+
+
+def check_key(name: str, key: Any, dimensions: int = 0) -> None:
+    """Refuse anything but a new-style key (or an array of them)."""
+    if not isinstance(key, jax.Array) or not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        raise ValueError(
+            f"`{name}` must be a key of the new style, such as jax.random.key(0), got "
+            f"{type(key).__name__} {getattr(key, 'dtype', key)}; jax.random.wrap_key_data turns "
+            "an old one into a new one."
+        )
+    if key.ndim != dimensions or key.size == 0:
+        kind = "a single key" if dimensions == 0 else "a non-empty vector of keys"
+        raise ValueError(f"`{name}` must be {kind}, got shape {key.shape}.")
+
+
+def check_sets(problem: Problem, theta: PyTree, v: PyTree) -> None:
+    """Refuse a start outside the sets that the problem projects on."""
+    for name, player, project in (
+        ("theta", theta, problem.project_theta),
+        ("v", v, problem.project_v),
+    ):
+        if project is None:
+            continue
+        frozen = freeze(player)
+        # One fused pass: no second copy of a large v is made.
+        same = jax.eval_shape(lambda tree, project=project: freeze(project(thaw(tree))), frozen)
+        if jax.tree.map(_aval, same) != jax.tree.map(_aval, frozen):
+            raise ValueError(
+                f"`project_{name}` must return the structure, shapes and dtypes it is given, "
+                f"got {same} for {jax.tree.map(_aval, frozen)}."
+            )
+        away = float(_distance(Static(project, type(project)), frozen))
+        if not away <= 1e-4:
+            raise ValueError(
+                f"`{name}` must start inside the set of `project_{name}`, but its projection "
+                f"differs by {away:.3g} (relative to its size); start at `project_{name}({name})`."
+            )
+
+
+def check_loss(problem: Problem, state: State) -> None:
+    """Refuse a loss that is not a finite scalar at the start."""
+    value = float(_first_loss(problem, state))
+    if not np.isfinite(value):
+        raise ValueError(f"`loss` must be finite at the start, got {value}.")
+
+
+def check_record(record: Record | None, problem: Problem, state: State) -> None:
+    """Refuse a record function that returns anything but named scalars."""
+    if record is None:
+        return
+    _checks.function("record", record)
+    take_record(record, problem, shown(state))
+
+
+def take_record(record: Record | None, problem: Problem, state: State) -> dict[str, Any]:
+    """Return what `record` says of a state, as plain numbers."""
+    if record is None:
+        return {}
+    values = record(problem, state)
+    if not isinstance(values, dict):
+        raise ValueError(f"`record` must return a dict of scalars, got {type(values).__name__}.")
+    return {check_name(name): _plain(name, value) for name, value in values.items()}
+
+
+def check_name(name: Any) -> str:
+    """Refuse a name that the history cannot take."""
+    if not isinstance(name, str) or name in COUNTERS:
+        raise ValueError(
+            f"`record` must name its values by strings other than {COUNTERS}, got {name!r}."
+        )
+    return name
+
+
+def _plain(name: str, value: Any) -> bool | int | float:
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):
+        array = np.asarray(None)
+    if array.ndim != 0 or array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+        raise ValueError(
+            f"`record` must return a dict of scalars, got {name!r} of shape {array.shape} and "
+            f"type {array.dtype}."
+        )
+    if array.dtype.kind not in "biuf":
+        return float(array)
+    return array.item()
+
+
+def _check_schedules(algorithm: Any) -> None:
+    for name in ("alpha", "eta"):
+        schedule = getattr(algorithm, name, None)
+        if not callable(schedule) or _checks.is_optimiser(schedule):
+            continue
+        _checks.function(name, schedule)
+        value = np.asarray(schedule(jnp.zeros((), jnp.int32)))
+        if value.shape != () or not np.isfinite(value) or value < 0:
+            raise ValueError(
+                f"`{name}` as a schedule must return a finite scalar, not negative; at k = 0 it "
+                f"returned {value}."
+            )
+
+
+@jax.jit
+def _all_finite(leaf: Array) -> Array:
+    return jnp.all(jnp.isfinite(leaf))
+
+
+@jax.jit
+def _first_loss(problem: Problem, state: State) -> Array:
+    batch = problem.draw(jr.fold_in(state.key, 0))
+    return problem.value(state.theta, problem.look(state.v, batch), batch)
+
+
+@jax.jit
+def _distance(project: Static, tree: PyTree) -> Array:
+    """Return the largest move under a projection, relative to the size of the tree."""
+    moved = jax.tree.map(
+        lambda new, old: jnp.max(jnp.abs(new - old), initial=0) / jnp.max(jnp.abs(old), initial=1),
+        freeze(project.value(thaw(tree))),
+        tree,
+    )
+    return jnp.max(jnp.stack([leaf.astype(jnp.float32) for leaf in jax.tree.leaves(moved)]))
+
+
+def _aval(leaf: Any) -> tuple[Any, Any]:
+    return leaf.shape, leaf.dtype

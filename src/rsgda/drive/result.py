@@ -1,0 +1,80 @@
+"""What a run returns: status, history, the last state."""
+
+import dataclasses
+import enum
+from typing import Any
+
+import numpy as np
+
+from rsgda._trees import PyTree, thaw
+from rsgda.algorithms.moves import ASCENT_REFUSED, State
+
+COUNTERS = ("step", "descents", "ascents", "gradients")
+
+
+class Status(enum.Enum):
+    """How a run ended; the value says it in words."""
+
+    FINISHED = "all steps were done"
+    DIVERGED = "an update was not finite and was refused; the last finite state is returned"
+    STOPPED = "the record function asked to stop"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Result:
+    """The end of a run.
+
+    Attributes:
+        theta: the minimised variable, in the structure it was given in.
+        v: the maximised variable, likewise.
+        status: `FINISHED`, `DIVERGED` or `STOPPED`.
+        message: the status in words, with the step and, if it diverged, what to change.
+        history: one NumPy array per name, with an entry at each multiple of `every` and at the
+            last step: `step`, `descents`, `ascents`, `gradients`, and what `record` returned.
+        state: everything needed to continue, as `record` is given it.
+    """
+
+    theta: PyTree
+    v: PyTree
+    status: Status
+    message: str
+    history: dict[str, np.ndarray]
+    state: State
+
+    def __repr__(self) -> str:
+        """Show how it ended and the last recorded values."""
+        last = {name: column[-1].item() for name, column in self.history.items() if len(column)}
+        shown = ", ".join(f"{name}={_short(value)}" for name, value in last.items())
+        return f"Result({self.status.name}: {self.message}; {shown})"
+
+
+def shown(state: State) -> State:
+    """Return a state as users see it, with leaves that are not arrays in their places."""
+    return state._replace(theta=thaw(state.theta), v=thaw(state.v))
+
+
+def columns(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
+    """Turn a list of records into one array per name; what a record lacks is NaN."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return {
+        name: np.array([row.get(name, np.nan) for row in rows])
+        for name in (names or list(COUNTERS))
+    }
+
+
+def message(status: Status, step: int, refused: int) -> str:
+    """Say how a run ended, and what to change if it diverged."""
+    if status is not Status.DIVERGED:
+        return f"{status.value} (step {step})"
+    player, size, other = ("v", "eta", "alpha") if refused == ASCENT_REFUSED else (
+        "theta", "alpha", "eta",
+    )  # fmt: skip
+    return (
+        f"diverged at step {step}: the update of {player} was not finite and was refused; the "
+        f"last finite state is returned. Try a smaller `{size}`, half or a tenth, and then a "
+        f"smaller `{other}`; check that the loss is smooth there and concave in v."
+    )
+
+
+def _short(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

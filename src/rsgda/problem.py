@@ -1,0 +1,217 @@
+"""What is being solved: a loss, where its samples come from, and the sets the players live in."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jax import Array
+
+from rsgda import _checks
+from rsgda._trees import PyTree, thaw
+
+
+class Batch(NamedTuple):
+    """One draw of z: what the loss is given, and the rows of a separable `v` that it touches."""
+
+    arguments: tuple[PyTree, ...]
+    index: Array | None
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, eq=False)
+class Problem:
+    r"""A problem $\min_\theta \max_{v \in V} F(\theta, v)$, with $F = \mathbb{E}_z f(\theta, v; z)$.
+
+    $f$ may be nonconvex in `theta` and should be strongly concave in `v`. Both are pytrees of any
+    structure: arrays, dictionaries, Equinox modules.
+
+    Args:
+        loss: `loss(theta, v)` for exact gradients, else `loss(theta, v, batch)`, a mean over the
+            batch. A scalar.
+        data: arrays with one leading axis of n rows; a batch is `batch_size` of them, drawn
+            uniformly with replacement.
+        batch_size: rows in a minibatch.
+        separable: `v` has one row per row of `data`, and the loss is given the batch's rows of
+            both. A step then costs O(batch_size), whatever n is. A row that is drawn twice
+            counts twice in the mean, and an optax optimiser is kept for each row by itself.
+        sample: `sample(key)` draws a batch, in place of `data`.
+        project_v: the projection on V, applied after each ascent. On a separable problem it is
+            given the rows of the batch and must treat each of them by itself.
+        project_theta: the same for `theta`, after each descent.
+        prepare: with it the loss is given `prepare(theta)` in place of `theta`, and consecutive
+            ascents, which leave `theta` as it is, compute it only once.
+
+    >>> import jax.numpy as jnp
+    >>> def loss(theta, v):
+    ...     return 1 - jnp.cos(theta) + theta * v - v**2 / 2
+    >>> Problem(loss)
+    Problem(loss)
+
+    Source: equation (1) of the paper; `separable` is its finite sum in Section 5.
+    """
+
+    loss: Callable[..., Array] = dataclasses.field(metadata={"static": True})
+    _: dataclasses.KW_ONLY
+    data: PyTree = None
+    batch_size: int | None = dataclasses.field(default=None, metadata={"static": True})
+    separable: bool = dataclasses.field(default=False, metadata={"static": True})
+    sample: Callable[[Array], PyTree] | None = dataclasses.field(
+        default=None, metadata={"static": True}
+    )
+    project_v: Callable[[PyTree], PyTree] | None = dataclasses.field(
+        default=None, metadata={"static": True}
+    )
+    project_theta: Callable[[PyTree], PyTree] | None = dataclasses.field(
+        default=None, metadata={"static": True}
+    )
+    prepare: Callable[[PyTree], PyTree] | None = dataclasses.field(
+        default=None, metadata={"static": True}
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be a problem."""
+        if self.loss is None:
+            raise ValueError("`loss` must be a function, got None.")
+        for name in ("loss", "sample", "project_v", "project_theta", "prepare"):
+            _checks.function(name, getattr(self, name))
+        if self.data is not None and self.sample is not None:
+            raise ValueError("`data` and `sample` are two sources of batches; give one of them.")
+        if self.data is None:
+            for name in ("batch_size", "separable"):
+                if getattr(self, name):
+                    raise ValueError(f"`{name}` needs `data`, which is None.")
+        else:
+            object.__setattr__(self, "data", jax.tree.map(_as_array, self.data))
+            # Placeholders, which JAX puts in place of arrays now and then, are let through.
+            if all(hasattr(leaf, "shape") for leaf in jax.tree.leaves(self.data)):
+                self._check_data()
+
+    def _check_data(self) -> None:
+        leaves = jax.tree_util.tree_leaves_with_path(self.data)
+        if not leaves:
+            raise ValueError(f"`data` must hold arrays with a leading axis, got {self.data!r}.")
+        rows = {}
+        for path, leaf in leaves:
+            if leaf.ndim == 0:
+                where = jax.tree_util.keystr(path)
+                raise ValueError(f"`data`{where} must have a leading axis of rows, got a scalar.")
+            rows[f"data{jax.tree_util.keystr(path)}"] = leaf.shape[0]
+        if len(set(rows.values())) > 1:
+            raise ValueError(f"`data` must have one number of rows throughout, got {rows}.")
+        _checks.whole("batch_size", self.batch_size, 1)
+        if self.batch_size is not None and self.batch_size > self.rows:
+            raise ValueError(
+                f"`batch_size` must be at most the {self.rows} rows of `data`, "
+                f"got {self.batch_size}."
+            )
+
+    def __repr__(self) -> str:
+        """Show functions by name and arrays by shape."""
+        parts = [_name(self.loss)]
+        for field in dataclasses.fields(self)[1:]:
+            value = getattr(self, field.name)
+            if field.name == "data" and value is not None:
+                shapes = jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", value)
+                parts.append(f"data={shapes}")
+            elif value is not None and value is not False:
+                parts.append(f"{field.name}={_name(value)}")
+        return f"Problem({', '.join(parts)})"
+
+    @property
+    def rows(self) -> int:
+        """The number n of rows of `data`."""
+        return jax.tree.leaves(self.data)[0].shape[0]
+
+    @property
+    def exact(self) -> bool:
+        """Whether the loss is F itself, so that its gradients carry no noise."""
+        return self.data is None and self.sample is None
+
+    def draw(self, key: Array) -> Batch:
+        """Draw a fresh z."""
+        if self.sample is not None:
+            return Batch((self.sample(key),), None)
+        if self.data is None:
+            return Batch((), None)
+        index = jr.randint(key, (self.batch_size,), 0, self.rows)
+        rows = jax.tree.map(lambda leaf: leaf[index], self.data)
+        return Batch((rows,), index if self.separable else None)
+
+    def look(self, v: PyTree, batch: Batch) -> PyTree:
+        """Return the part of `v` that the loss of this batch depends on."""
+        return v if batch.index is None else jax.tree.map(lambda leaf: leaf[batch.index], v)
+
+    def slope_theta(self, theta: PyTree, v: PyTree, batch: Batch) -> tuple[Array, PyTree]:
+        """Return the loss of a batch and its gradient in `theta`, at `v` as `look` returns it."""
+        return _slope_theta(self.loss, self.prepare, theta, v, batch.arguments)
+
+    def slope_v(self, prepared: PyTree, v: PyTree, batch: Batch) -> tuple[Array, PyTree]:
+        """Return the loss of a batch and its gradient in `v`, from `prepare(theta)`.
+
+        The gradient of a row that the batch holds twice is the sum over both, at both places.
+        """
+        value, gradient = _slope_v(self.loss, prepared, v, batch.arguments)
+        if batch.index is not None:
+            gradient = _sum_over_duplicates(gradient, batch.index)
+        return value, gradient
+
+    def value(self, theta: PyTree, v: PyTree, batch: Batch) -> Array:
+        """Return the loss of a batch."""
+        # The rest of `slope_theta` is dead code to the compiler; the loss is not traced again.
+        return self.slope_theta(theta, v, batch)[0]
+
+
+# Compiled on their own, so that wherever the same loss meets the same shapes it is traced once.
+@functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
+def _slope_theta(loss: Any, prepare: Any, theta: PyTree, v: PyTree, arguments: tuple) -> Any:
+    def of_theta(theta: PyTree) -> Array:
+        prepared = thaw(theta) if prepare is None else prepare(thaw(theta))
+        return _scalar(loss(prepared, thaw(v), *arguments))
+
+    return jax.value_and_grad(of_theta)(theta)
+
+
+@functools.partial(jax.jit, static_argnums=0, inline=True)
+def _slope_v(loss: Any, prepared: PyTree, v: PyTree, arguments: tuple) -> Any:
+    def of_v(v: PyTree) -> Array:
+        return _scalar(loss(thaw(prepared), thaw(v), *arguments))
+
+    return jax.value_and_grad(of_v)(v)
+
+
+def _scalar(value: Any) -> Array:
+    shape = jnp.shape(value)
+    if shape != () or not jnp.issubdtype(jnp.result_type(value), jnp.floating):
+        raise ValueError(
+            f"`loss` must return a floating scalar, the mean over the batch, got shape {shape} "
+            f"of {jnp.result_type(value)}."
+        )
+    return value
+
+
+def _sum_over_duplicates(gradient: PyTree, index: Array) -> PyTree:
+    """Give each row of `gradient` the sum over all rows with the same index."""
+    ordered = jnp.sort(index)
+    repeated = jnp.any(ordered[1:] == ordered[:-1])
+
+    def add(_: Any, gradient: PyTree) -> PyTree:
+        place = jnp.searchsorted(ordered, index)  # the same for equal indices
+        return jax.tree.map(lambda leaf: jnp.zeros_like(leaf).at[place].add(leaf)[place], gradient)
+
+    # A loop of no or one round, not `cond`: where nothing is repeated, nothing is copied.
+    return jax.lax.fori_loop(0, repeated.astype(jnp.int32), add, gradient)
+
+
+def _as_array(leaf: Any) -> Any:
+    if isinstance(leaf, (int, float, complex, str)) and not isinstance(leaf, bool):
+        raise ValueError(f"`data` must hold arrays with a leading axis of rows, got {leaf!r}.")
+    return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+
+def _name(value: Any) -> str:
+    return getattr(value, "__name__", repr(value))
