@@ -13,7 +13,7 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "rsgda"
 
 LAYERS = [
-    ["_checks", "_trees"],  # helpers that import nothing of the package
+    ["_checks", "_names", "_trees"],  # helpers that import nothing of the package
     ["problem", "projections"],
     ["problems"],
     ["algorithms"],

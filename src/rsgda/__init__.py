@@ -1,6 +1,7 @@
 """Min-max optimisation by randomized stochastic gradient descent ascent (RSGDA)."""
 
 import importlib
+import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ _MODULES = {
     "projections": "projections",
     "testing": "testing",
 }
+
+# A library prints nothing by itself; whoever wants its messages adds a handler.
+logging.getLogger("rsgda").addHandler(logging.NullHandler())
 
 __all__ = [*_HOMES, *_MODULES]  # pyright: ignore[reportUnsupportedDunderAll]
 

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 
 def positive(name: str, value: object) -> None:
@@ -22,7 +23,7 @@ def positive(name: str, value: object) -> None:
 
 def probability(name: str, value: object) -> None:
     """Raise unless `value` lies strictly between 0 and 1."""
-    if isinstance(value, bool) or isinstance(value, str) or value is None or callable(value):
+    if isinstance(value, (bool, str)) or value is None or callable(value):
         raise ValueError(f"`{name}` must be a number in (0, 1), got {value!r}.")
     number = host_number(value)
     if number is not None and not 0 < number < 1:
@@ -31,7 +32,7 @@ def probability(name: str, value: object) -> None:
 
 def whole(name: str, value: object, least: int) -> None:
     """Raise unless `value` is a whole number of at least `least`."""
-    if isinstance(value, jax.core.Tracer) or type(value) is object:
+    if isinstance(value, Tracer) or type(value) is object:
         return
     if isinstance(value, (jax.Array, np.ndarray)) and value.ndim > 0:
         return
@@ -73,7 +74,7 @@ def is_optimiser(value: object) -> bool:
 
 def host_number(value: object) -> float | None:
     """Return `value` as a float, or None where it is traced, stacked or a placeholder."""
-    if isinstance(value, jax.core.Tracer):
+    if isinstance(value, Tracer):
         return None
     if isinstance(value, (jax.Array, np.ndarray, np.generic)):
         number = value.ndim == 0 and jnp.issubdtype(value.dtype, jnp.number)

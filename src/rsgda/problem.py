@@ -16,16 +16,18 @@ from rsgda._trees import PyTree, thaw
 
 
 class Batch(NamedTuple):
-    """One draw of z: what the loss is given, and the rows of a separable `v` that it touches."""
+    """One draw of z: what the loss is given, and which rows of a separable `v` it touches."""
 
     arguments: tuple[PyTree, ...]
-    index: Array | None
+    places: Array | None
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, eq=False)
 class Problem:
-    r"""A problem $\min_\theta \max_{v \in V} F(\theta, v)$, with $F = \mathbb{E}_z f(\theta, v; z)$.
+    r"""A loss that is itself a maximum, to be minimised.
+
+    $$ \min_\theta \max_{v \in V} F(\theta, v), \quad F(\theta, v) = \mathbb{E}_z f(\theta, v; z) $$
 
     $f$ may be nonconvex in `theta` and should be strongly concave in `v`. Both are pytrees of any
     structure: arrays, dictionaries, Equinox modules.
@@ -52,7 +54,7 @@ class Problem:
     >>> Problem(loss)
     Problem(loss)
 
-    Source: equation (1) of the paper; `separable` is its finite sum in Section 5.
+    Source: equation (1) of the paper; `separable` is its finite sum in Section 4.1.
     """
 
     loss: Callable[..., Array] = dataclasses.field(metadata={"static": True})
@@ -88,7 +90,7 @@ class Problem:
         else:
             object.__setattr__(self, "data", jax.tree.map(_as_array, self.data))
             # Placeholders, which JAX puts in place of arrays now and then, are let through.
-            if all(hasattr(leaf, "shape") for leaf in jax.tree.leaves(self.data)):
+            if all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(self.data)):
                 self._check_data()
 
     def _check_data(self) -> None:
@@ -138,13 +140,13 @@ class Problem:
             return Batch((self.sample(key),), None)
         if self.data is None:
             return Batch((), None)
-        index = jr.randint(key, (self.batch_size,), 0, self.rows)
-        rows = jax.tree.map(lambda leaf: leaf[index], self.data)
-        return Batch((rows,), index if self.separable else None)
+        places = jr.randint(key, (self.batch_size or 0,), 0, self.rows)
+        rows = jax.tree.map(lambda leaf: leaf[places], self.data)
+        return Batch((rows,), places if self.separable else None)
 
     def look(self, v: PyTree, batch: Batch) -> PyTree:
         """Return the part of `v` that the loss of this batch depends on."""
-        return v if batch.index is None else jax.tree.map(lambda leaf: leaf[batch.index], v)
+        return v if batch.places is None else jax.tree.map(lambda leaf: leaf[batch.places], v)
 
     def slope_theta(self, theta: PyTree, v: PyTree, batch: Batch) -> tuple[Array, PyTree]:
         """Return the loss of a batch and its gradient in `theta`, at `v` as `look` returns it."""
@@ -156,8 +158,8 @@ class Problem:
         The gradient of a row that the batch holds twice is the sum over both, at both places.
         """
         value, gradient = _slope_v(self.loss, prepared, v, batch.arguments)
-        if batch.index is not None:
-            gradient = _sum_over_duplicates(gradient, batch.index)
+        if batch.places is not None:
+            gradient = _sum_over_duplicates(gradient, batch.places)
         return value, gradient
 
     def value(self, theta: PyTree, v: PyTree, batch: Batch) -> Array:
@@ -194,14 +196,14 @@ def _scalar(value: Any) -> Array:
     return value
 
 
-def _sum_over_duplicates(gradient: PyTree, index: Array) -> PyTree:
-    """Give each row of `gradient` the sum over all rows with the same index."""
-    ordered = jnp.sort(index)
+def _sum_over_duplicates(gradient: PyTree, places: Array) -> PyTree:
+    """Give each row of `gradient` the sum over all rows with the same place."""
+    ordered = jnp.sort(places)
     repeated = jnp.any(ordered[1:] == ordered[:-1])
 
     def add(_: Any, gradient: PyTree) -> PyTree:
-        place = jnp.searchsorted(ordered, index)  # the same for equal indices
-        return jax.tree.map(lambda leaf: jnp.zeros_like(leaf).at[place].add(leaf)[place], gradient)
+        first = jnp.searchsorted(ordered, places)  # the same for equal places
+        return jax.tree.map(lambda leaf: jnp.zeros_like(leaf).at[first].add(leaf)[first], gradient)
 
     # A loop of no or one round, not `cond`: where nothing is repeated, nothing is copied.
     return jax.lax.fori_loop(0, repeated.astype(jnp.int32), add, gradient)

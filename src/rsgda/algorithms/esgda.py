@@ -9,13 +9,13 @@ from jax import Array, lax
 
 from rsgda import _checks
 from rsgda._trees import PyTree
-from rsgda.algorithms.moves import Info, State, Step, ascend, descend, spent, start
+from rsgda.algorithms.moves import Algorithm, Info, State, Step, ascend, descend, spent, start
 from rsgda.problem import Problem
 
 
 @jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ESGDA:
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class ESGDA(Algorithm):
     r"""Epoch stochastic gradient descent ascent: m ascents, then one descent.
 
     $$ v^{t+1} = \Pi_V(v^t + \eta_k \nabla_v f(\theta_k, v^t; z_k^t)), \quad t = 0, \dots, m-1,

@@ -5,14 +5,16 @@ state, minibatches, optimisers, projections, separable v, prepared values, and t
 update that is not finite.
 """
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from rsgda._checks import is_optimiser
+from rsgda._names import short
 from rsgda._trees import PyTree, freeze, is_float_array, thaw
 from rsgda.problem import Batch, Problem
 
@@ -20,6 +22,22 @@ Schedule = Callable[[Array], Any]
 Step = Any  # a number, a schedule k -> value, or an optax.GradientTransformation
 
 DESCENT_REFUSED, ASCENT_REFUSED = 1, 2
+
+
+class Algorithm:
+    """What the algorithms here have in common, beside `init` and `step`.
+
+    Attributes:
+        branches_on: what decides which branch a step takes or how often it loops: names of
+            fields, and "key" for a coin. Rows of a sweep that agree in these share the branch.
+    """
+
+    branches_on: ClassVar[tuple[str, ...]] = ()
+
+    def __repr__(self) -> str:
+        """Show every number, also those inside of optax transformations."""
+        shown = [f"{f.name}={short(getattr(self, f.name))}" for f in dataclasses.fields(self)]  # pyright: ignore
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 class Prepared(NamedTuple):
@@ -82,7 +100,7 @@ class Change(NamedTuple):
     descent_state: PyTree
     v: PyTree  # of a separable problem: the batch's rows
     ascent_state: PyTree
-    index: Array | None  # of a separable problem: where these rows belong; n means nowhere
+    places: Array | None  # of a separable problem: where these rows belong; n means nowhere
     descents: Array
     ascents: Array
     refused: Array
@@ -167,10 +185,10 @@ def descent(
     )
     theta = _projected(problem.project_theta, theta)
     sound = (state.refused == 0) & _is_sound(theta, descent_state)
-    v, ascent_state, index = state.v, state.ascent_state, None
+    v, ascent_state, places = state.v, state.ascent_state, None
     if problem.separable:
         # Nothing is to be written; the rows only give both branches of a coin one shape.
-        index = jnp.full((problem.batch_size,), problem.rows)
+        places = jnp.full((problem.batch_size,), problem.rows)
         blank = lambda leaf: jnp.zeros((problem.batch_size, *leaf.shape[1:]), leaf.dtype)  # noqa: E731
         v, ascent_state = jax.tree.map(blank, (state.v, state.ascent_state))
     return Change(
@@ -178,7 +196,7 @@ def descent(
         descent_state=_keep(sound, descent_state, state.descent_state),
         v=v,
         ascent_state=ascent_state,
-        index=index,
+        places=places,
         descents=sound.astype(jnp.int32),
         ascents=jnp.zeros((), jnp.int32),
         refused=_refusal(state, sound, DESCENT_REFUSED),
@@ -212,9 +230,9 @@ def ascent_along(
     )
     v = _projected(problem.project_v, v)
     sound = (state.refused == 0) & _is_sound(v, ascent_state)
-    index = batch.index
-    if index is not None:
-        index = jnp.where(sound, index, problem.rows)
+    places = batch.places
+    if places is not None:
+        places = jnp.where(sound, places, problem.rows)
     else:
         v, ascent_state = _keep(sound, (v, ascent_state), (old, old_state))
     return Change(
@@ -222,7 +240,7 @@ def ascent_along(
         descent_state=state.descent_state,
         v=v,
         ascent_state=ascent_state,
-        index=index,
+        places=places,
         descents=jnp.zeros((), jnp.int32),
         ascents=sound.astype(jnp.int32),
         refused=_refusal(state, sound, ASCENT_REFUSED),
@@ -232,9 +250,9 @@ def ascent_along(
 def apply(state: State, change: Change) -> State:
     """Return the state after a move."""
     v, ascent_state = change.v, change.ascent_state
-    if change.index is not None:
+    if change.places is not None:
         # Rows that are drawn twice hold the same values, so that the order does not matter.
-        write = lambda leaf, rows: leaf.at[change.index].set(rows, mode="drop")  # noqa: E731
+        write = lambda leaf, rows: leaf.at[change.places].set(rows, mode="drop")  # noqa: E731
         v, ascent_state = jax.tree.map(write, (state.v, state.ascent_state), (v, ascent_state))
     prepared = state.prepared
     if prepared is not None:

@@ -9,13 +9,24 @@ from jax import Array, lax
 
 from rsgda import _checks
 from rsgda._trees import PyTree
-from rsgda.algorithms.moves import Info, State, Step, apply, ascent, descent, refresh, spent, start
+from rsgda.algorithms.moves import (
+    Algorithm,
+    Info,
+    State,
+    Step,
+    apply,
+    ascent,
+    descent,
+    refresh,
+    spent,
+    start,
+)
 from rsgda.problem import Problem
 
 
 @jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RSGDA:
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class RSGDA(Algorithm):
     r"""Randomized stochastic gradient descent ascent.
 
     A coin is tossed at every step, and only the gradient that it asks for is computed:

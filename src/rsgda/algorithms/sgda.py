@@ -1,7 +1,6 @@
 """SGDA: the players take turns."""
 
 import dataclasses
-from typing import ClassVar
 
 import jax
 import jax.random as jr
@@ -9,13 +8,13 @@ from jax import Array
 
 from rsgda import _checks
 from rsgda._trees import PyTree
-from rsgda.algorithms.moves import Info, State, Step, ascend, descend, spent, start
+from rsgda.algorithms.moves import Algorithm, Info, State, Step, ascend, descend, spent, start
 from rsgda.problem import Problem
 
 
 @jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SGDA:
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class SGDA(Algorithm):
     r"""Alternating stochastic gradient descent ascent: one ascent, then one descent.
 
     $$ v_{k+1} = \Pi_V(v_k + \eta_k \nabla_v f(\theta_k, v_k; z_k)), \qquad
@@ -32,8 +31,6 @@ class SGDA:
 
     Source: Section 2 of the paper, as ESGDA with m = 1.
     """
-
-    branches_on: ClassVar[tuple[str, ...]] = ()
 
     alpha: Step
     eta: Step

@@ -1,7 +1,7 @@
 """SGDmax: ascend until v is good enough, then descend."""
 
 import dataclasses
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ from jax import Array, lax
 from rsgda import _checks
 from rsgda._trees import PyTree, is_float_array
 from rsgda.algorithms.moves import (
+    Algorithm,
     Info,
     State,
     Step,
@@ -35,8 +36,8 @@ RECOVERY = 1.1
 
 
 @jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SGDmax:
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class SGDmax(Algorithm):
     r"""Ascend until v is a delta-maximiser, then descend once.
 
     $$ \mathbb{E} F(\theta_k, v_{k+1}) \ge \phi(\theta_k) - \delta, \qquad
@@ -63,8 +64,6 @@ class SGDmax:
     Source: Algorithm SGDmax of the paper, with the sign of delta and the point of the descent
     corrected.
     """
-
-    branches_on: ClassVar[tuple[str, ...]] = ()
 
     delta: float | Array
     alpha: Step
@@ -173,9 +172,7 @@ class SGDmax:
         if self.mu is None:
             _, after = slope(problem, new, batch)
             seen = _curvature(before, gradient, problem.look(new.v, batch), after)
-            new = new._replace(
-                gradients=new.gradients + 1, memory=_remember(seen, state.memory)
-            )
+            new = new._replace(gradients=new.gradients + 1, memory=_remember(seen, state.memory))
         return new
 
     def _mu(self, seen: Array, remembered: Array, dtype: Any) -> Array:

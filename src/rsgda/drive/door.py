@@ -146,7 +146,7 @@ def _plain(name: str, value: Any) -> bool | int | float:
         array = np.asarray(value)
     except (TypeError, ValueError):
         array = np.asarray(None)
-    if array.ndim != 0 or array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+    if array.ndim != 0 or (array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16"):
         raise ValueError(
             f"`record` must return a dict of scalars, got {name!r} of shape {array.shape} and "
             f"type {array.dtype}."

@@ -12,6 +12,9 @@ from rsgda._trees import freeze_numbers
 from rsgda.algorithms.moves import State
 from rsgda.problem import Problem
 
+# What a CPU could compute in the time that one round of a compiled loop costs by itself.
+OPERATIONS_PER_LOOP = 30_000
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Block:
@@ -56,9 +59,25 @@ def blocks(problem: Problem, algorithms: tuple[Any, ...], keys: Array, state: St
 
 
 def together_pays(problem: Problem, state: State, apart: int, rows: int) -> bool:
-    """Say whether rows with different coins had better run side by side."""
-    import os
-    return os.environ.get('TOG')=='1'
+    """Say whether rows with different coins had better run side by side.
+
+    Side by side, both gradients are computed for every row, and one of them is thrown away.
+    Apart, the loop's own overhead is paid once for each of the `apart` blocks. The more a
+    gradient costs, the sooner the second is cheaper; `benchmarks/core.py` measures both.
+    """
+    wasted = rows * _operations(problem, state)
+    return wasted < OPERATIONS_PER_LOOP * (apart - 1)
+
+
+def _operations(problem: Problem, state: State) -> float:
+    """Return how many operations one gradient takes, as the compiler counts them."""
+
+    def gradient(problem: Problem, state: State) -> Any:
+        batch = problem.draw(state.key)
+        return problem.slope_theta(state.theta, problem.look(state.v, batch), batch)
+
+    cost = jax.jit(gradient).lower(problem, state).cost_analysis() or {}
+    return cost.get("flops", 0.0) + 10 * cost.get("transcendentals", 0.0)
 
 
 def _groups(frozen: list[Any], members: list[int], shared: tuple[str, ...]) -> list[list[int]]:

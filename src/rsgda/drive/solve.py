@@ -84,16 +84,16 @@ def solve(
 def own(state: State) -> State:
     """Copy a state, so that its arrays may be given away and none stands for two fields."""
     return jax.tree.map(
-        lambda leaf: jnp.copy(leaf)
-        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        else jnp.array(leaf, dtype=leaf.dtype, copy=True),
+        lambda leaf: (
+            jnp.copy(leaf)
+            if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+            else jnp.array(leaf, dtype=leaf.dtype, copy=True)
+        ),
         state,
     )
 
 
-def _resume(
-    store: Checkpoint, state: State, steps: int
-) -> tuple[State, list[dict[str, Any]]]:
+def _resume(store: Checkpoint, state: State, steps: int) -> tuple[State, list[dict[str, Any]]]:
     saved = store.restore(state)
     if saved is None:
         return state, []
@@ -123,7 +123,9 @@ def _run(
     stopped = bool(rows and rows[-1].get("stop"))
     with bar(progress, type(algorithm).__name__, step, steps) as shown_bar, Interrupts() as ctrl_c:
         while step < steps and not refused and not stopped:
-            state, counts = _advance(problem, frozen, state, np.int32(pacer.end(step, steps, every)))
+            state, counts = _advance(
+                problem, frozen, state, np.int32(pacer.end(step, steps, every))
+            )
             *_, refused = seen = np.asarray(counts).tolist()
             pacer.saw(seen[0] - step)
             step = seen[0]

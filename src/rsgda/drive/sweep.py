@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from rsgda._trees import PyTree, Static, freeze_numbers, thaw
+from rsgda._trees import PyTree, Static, thaw
 from rsgda.algorithms.moves import State
 from rsgda.drive import door
 from rsgda.drive.pace import Interrupts, Pacer
@@ -207,7 +207,7 @@ def _over_rows(function: Any, shared: Static, stacked: Any, *, returns_state: bo
     Algorithms with the same key see one key, so that their samples are drawn once. The step is
     the same for all.
     """
-    axes = State(*[0] * len(State._fields))._replace(key=None, step=None)  # pyright: ignore
+    axes = State._make([0] * len(State._fields))._replace(key=None, step=None)  # pyright: ignore
     over_algorithms = jax.vmap(function, (axes, stacked), axes if returns_state else 0)
     if "key" in shared.value:
         return over_algorithms

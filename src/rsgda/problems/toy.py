@@ -17,13 +17,10 @@ from rsgda.problem import Problem
 
 Batch = tuple[jax.Array, jax.Array, jax.Array]
 
-# 2^20 batches are some 20 MB; a wish for more is a slip.
-_MOST_SIGNS = 20
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Toy:
-    r"""Scalar saddle problems side by side, one for each letter of `kinds`; see SPEC, section 6.
+    r"""Scalar saddle problems side by side, one for each letter of `kinds`.
 
     $$ F(\theta, v) = \sum_i q_i(\theta_i) + b_i \theta_i v_i - \tfrac{m_i}{2} v_i^2, \qquad
        \mu = L / \kappa, \quad G = L / 4 $$
@@ -38,14 +35,17 @@ class Toy:
     | C | $\max(L/2, \mu)$ | $L/2$ | $G(1-\cos\theta)$ | stiff in $v$ |
     | D | $\mu$ | $\sqrt{L\mu}/2$ | $\varphi_D(\theta) - L\theta^2/8$ | tail; infimum not attained |
 
-    The draw $z$: independent fair signs $\xi, \zeta \in \{\pm1\}^d$, $\tau = \pm1$. The constants
-    hold for all kinds; $L$ is attained if there is an A, $\mu$ if there is an A, B or D.
+    $z = (\xi, \zeta, \tau)$ are independent fair signs, $2d + 1$ of them.
 
     Args:
         kinds: letters of ABCD, one for each coordinate of `theta` and of `v`.
-        kappa: condition number, at least 1.5, of `F`, which is `L`-smooth.
-        s, t, rho: noise in theta, in v, and in both off v*; all 0: exact; t = 0: interpolation.
-        r: exponent of the tail of D; batch_size: number of draws that a sample is the mean of.
+        kappa: condition number L / mu, at least 1.5.
+        L: smoothness of F in (theta, v).
+        s: noise in theta; with s = t = rho = 0 gradients are exact.
+        t: noise in v; with t = 0 all samples have the same v* (interpolation).
+        rho: noise in both off v*, below mu and at most L / 2.
+        r: exponent of the tail of D.
+        batch_size: number of draws that a sample is the mean of.
 
     >>> toy = Toy(kinds="AB", kappa=4.0, t=0.5)
     >>> float(toy.phi(jnp.zeros(2))), toy.mu, round(toy.sigma_v, 3)
@@ -123,9 +123,8 @@ class Toy:
         the two gradients of one sample are not covered; no algorithm here forms them.
         """
         count = self.batch_size * (self.d + 1)
-        if count > _MOST_SIGNS:
-            wish = f"`batch_size` * (d + 1) must be at most {_MOST_SIGNS} to list all batches"
-            raise ValueError(f"{wish}, got {count}.")
+        if count > 20:  # more than a million batches
+            raise ValueError(f"`batch_size` * (d + 1) must be at most 20 to list all, got {count}.")
         bits = np.arange(2**count)[:, None] >> np.arange(count) & 1
         signs = jnp.asarray(2 * bits - 1, "int8").reshape(-1, self.batch_size, self.d + 1)
         return signs[..., :-1], signs[..., :-1], signs[..., -1]
@@ -156,12 +155,12 @@ class Toy:
 
     @property
     def mu(self) -> float:
-        """Strong concavity of F in v."""
+        """Strong concavity of F in v, the best constant if there is an A, B or D."""
         return self.L / self.kappa
 
     @property
     def L_max(self) -> float:
-        """Smoothness in v of the worst sample."""
+        """Smoothness in v of the worst sample; above L for some kappa < 2."""
         return float(self._table.m.max()) + self.rho
 
     @property

@@ -1,0 +1,102 @@
+"""Names for values that have none of their own: functions with the numbers they close over."""
+
+import dataclasses
+import functools
+import hashlib
+import inspect
+import types
+from typing import Any
+
+import jax
+import numpy as np
+
+
+def short(value: Any) -> str:
+    """Show a step size in one line, with every number in it.
+
+    >>> import optax
+    >>> short(0.1), short(optax.sgd(0.1))
+    ('0.1', 'optax(step_size=-0.1)')
+    """
+    if hasattr(value, "init") and hasattr(value, "update"):
+        return f"optax({', '.join(dict.fromkeys(_numbers(value.update, ())))})"
+    if isinstance(value, types.FunctionType):
+        return f"{value.__name__}({', '.join(dict.fromkeys(_numbers(value, ())))})"
+    return repr(value)
+
+
+def _numbers(value: Any, within: tuple[int, ...]) -> list[str]:
+    """List the numbers that a function closes over, and those its functions close over."""
+    if id(value) in within:
+        return []
+    within, found = (*within, id(value)), []
+    if isinstance(value, (tuple, list)):
+        return [number for item in value for number in _numbers(item, within)]
+    if not isinstance(value, types.FunctionType):
+        return []
+    for name, content in inspect.getclosurevars(value).nonlocals.items():
+        if isinstance(content, (int, float)) and not isinstance(content, bool):
+            found.append(f"{name}={content!r}")
+        else:
+            found += _numbers(content, within)
+    return found
+
+
+def qualified(value: Any) -> str:
+    """Name a value by what it does: functions by qualified name and the numbers they close over.
+
+    >>> import optax
+    >>> qualified(0.1)
+    '0.1'
+    >>> qualified(optax.sgd(0.1)) == qualified(optax.sgd(0.2))
+    False
+    """
+    return _qualified(value, ())
+
+
+def _qualified(value: Any, within: tuple[int, ...]) -> str:
+    if id(value) in within:  # a function that closes over itself
+        return "..."
+    within = (*within, id(value))
+    if isinstance(value, (jax.Array, np.ndarray, np.generic)):
+        return repr(value.item()) if value.ndim == 0 else fingerprint(value)
+    if isinstance(value, functools.partial):
+        parts = (value.func, *value.args, *sorted(value.keywords.items()))
+        return f"partial({', '.join(_qualified(part, within) for part in parts)})"
+    if isinstance(value, types.MethodType):
+        return f"{_qualified(value.__self__, within)}.{value.__func__.__name__}"
+    if isinstance(value, types.FunctionType):
+        inside = [
+            _qualified(content, within)
+            for content in inspect.getclosurevars(value).nonlocals.values()
+        ]
+        name = f"{value.__module__}.{value.__qualname__}"
+        return f"{name}[{', '.join(inside)}]" if inside else name
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = [
+            f"{f.name}={_qualified(getattr(value, f.name), within)}"
+            for f in dataclasses.fields(value)
+        ]
+        return f"{type(value).__module__}.{type(value).__qualname__}({', '.join(fields)})"
+    if isinstance(value, (tuple, list)):
+        return f"({', '.join(_qualified(item, within) for item in value)})"
+    if isinstance(value, dict):
+        items = sorted((str(name), _qualified(item, within)) for name, item in value.items())
+        return f"{{{', '.join(f'{name}: {item}' for name, item in items)}}}"
+    if value is None or isinstance(value, (bool, int, float, str, bytes)):
+        return repr(value)
+    name = getattr(value, "__qualname__", None) or type(value).__qualname__
+    return f"{getattr(value, '__module__', type(value).__module__)}.{name}"
+
+
+def _hash(array: Any) -> str:
+    array = np.ascontiguousarray(array)
+    digest = hashlib.blake2b(array.view(np.uint8).data, digest_size=16).hexdigest()
+    return f"{array.dtype}{list(array.shape)} {digest}"
+
+
+def fingerprint(array: Any) -> str:
+    """Return dtype, shape and a hash of an array."""
+    array = np.ascontiguousarray(array)
+    digest = hashlib.blake2b(array.view(np.uint8).data, digest_size=16).hexdigest()
+    return f"{array.dtype}{list(array.shape)} {digest}"
