@@ -89,12 +89,6 @@ def _qualified(value: Any, within: tuple[int, ...]) -> str:
     return f"{getattr(value, '__module__', type(value).__module__)}.{name}"
 
 
-def _hash(array: Any) -> str:
-    array = np.ascontiguousarray(array)
-    digest = hashlib.blake2b(array.view(np.uint8).data, digest_size=16).hexdigest()
-    return f"{array.dtype}{list(array.shape)} {digest}"
-
-
 def fingerprint(array: Any) -> str:
     """Return dtype, shape and a hash of an array."""
     array = np.ascontiguousarray(array)

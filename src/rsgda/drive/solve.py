@@ -159,7 +159,7 @@ def _advance(problem: Problem, algorithm: Any, state: State, end: Array) -> tupl
 
     # The end is an argument: chunks of every length are one program.
     state = lax.while_loop(lambda at: (at.step < end) & (at.refused == 0), advance, state)
-    state = state._replace(step=state.step - (state.refused != 0))
+    state = state._replace(step=state.step - (state.refused != 0).astype(jnp.int32))
     return state, _counts(state)
 
 
