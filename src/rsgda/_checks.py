@@ -5,8 +5,6 @@ values and with placeholders, and those must pass.
 """
 
 import math
-import operator
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,11 +30,11 @@ def probability(name: str, value: object) -> None:
 
 def whole(name: str, value: object, least: int) -> None:
     """Raise unless `value` is a whole number of at least `least`."""
-    if isinstance(value, Tracer) or type(value) is object:
-        return
-    if isinstance(value, (jax.Array, np.ndarray)) and value.ndim > 0:
-        return
-    if isinstance(value, bool) or not _is_index(value) or operator.index(value) < least:  # pyright: ignore
+    wrong = value is None or isinstance(value, (bool, float, str, tuple, list, dict))
+    if isinstance(value, (jax.Array, np.ndarray, np.generic)):
+        wrong = not jnp.issubdtype(value.dtype, jnp.integer)
+    number = host_number(value)
+    if wrong or (number is not None and number < least):
         raise ValueError(f"`{name}` must be a whole number, at least {least}, got {value!r}.")
 
 
@@ -82,11 +80,3 @@ def host_number(value: object) -> float | None:
     if isinstance(value, (int, float)):
         return float(value)
     return None
-
-
-def _is_index(value: Any) -> bool:
-    try:
-        operator.index(value)
-    except TypeError:
-        return False
-    return True

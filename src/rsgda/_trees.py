@@ -34,8 +34,11 @@ def freeze(tree: PyTree) -> PyTree:
 
 
 def freeze_numbers(tree: PyTree) -> PyTree:
-    """Return `tree` with its numbers as arrays and its functions moved into its structure."""
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf) if is_number(leaf) else _static(leaf), tree)
+    """Return `tree` with its numbers as arrays and its functions moved into its structure.
+
+    There are two dtypes only, so that a number compiles to the same program however it is given.
+    """
+    return jax.tree.map(lambda leaf: _number(leaf) if is_number(leaf) else _static(leaf), tree)
 
 
 def thaw(tree: PyTree) -> PyTree:
@@ -52,6 +55,11 @@ def is_number(leaf: object) -> bool:
     if isinstance(leaf, (jax.Array, np.ndarray, np.generic)):
         return jnp.issubdtype(leaf.dtype, jnp.number)
     return isinstance(leaf, (int, float)) and not isinstance(leaf, bool)
+
+
+def _number(leaf: Any) -> jax.Array:
+    whole = isinstance(leaf, int) or jnp.issubdtype(jnp.result_type(leaf), jnp.integer)
+    return jnp.asarray(leaf, jnp.int32 if whole else jnp.zeros(()).dtype)
 
 
 def _static(leaf: object) -> object:

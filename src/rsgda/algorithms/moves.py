@@ -155,7 +155,10 @@ def descend(
     With `at`, the gradient is taken at that state's theta and v. An update that is not finite is
     refused: the state stays as it is and says so in `refused`.
     """
-    return apply(state, descent(problem, state, key, alpha, at=at))
+    change = descent(problem, state, key, alpha, at=at)
+    # A descent by itself has no rows of v to write.
+    change = change._replace(v=state.v, ascent_state=state.ascent_state, places=None)
+    return apply(state, change)
 
 
 def ascend(
@@ -321,8 +324,9 @@ def _moved(
     downhill = jax.tree.map(lambda g: -sign * g, gradient)
 
     def optimise(downhill: PyTree, optimiser_state: PyTree, old: PyTree) -> tuple[PyTree, PyTree]:
-        updates, new = update(downhill, optimiser_state, old, value=-sign * value)
-        return optax.apply_updates(old, updates), new
+        with jax.numpy_dtype_promotion("standard"):  # optax's own code relies on it
+            updates, new = update(downhill, optimiser_state, old, value=-sign * value)
+            return optax.apply_updates(old, updates), new
 
     return (jax.vmap(optimise) if rows else optimise)(downhill, optimiser_state, old)
 

@@ -31,8 +31,6 @@ from rsgda.problem import Problem
 SAFETY = 2.0
 # Early ascents see the steep directions only, so the first measurement waits for this many.
 FIRST_ASCENTS = 8
-# How fast a measured curvature may rise again from one step to the next.
-RECOVERY = 1.1
 
 
 @jax.tree_util.register_dataclass
@@ -55,8 +53,8 @@ class SGDmax(Algorithm):
         eta: v's step size, likewise; at most 1/L with exact gradients, else 1/(2L).
         max_ascents: the most ascents in one step.
         mu: the strong concavity of F in v; None measures the curvature along the ascents and
-            takes half of it (minibatches: one more gradient a step, and `max_ascents` ascents
-            until it is known or where eta is an optax transformation).
+            takes half of the smallest so far. With minibatches that is one more gradient a step,
+            and `max_ascents` ascents until it is known or where eta is an optax transformation.
 
     >>> SGDmax(delta=1e-3, alpha=0.3, eta=10.0)
     SGDmax(delta=0.001, alpha=0.3, eta=10.0, max_ascents=1000, mu=None)
@@ -208,10 +206,9 @@ def _curvature(v_old: PyTree, g_old: PyTree, v: PyTree, g: PyTree) -> Array:
 
 
 def _remember(seen: Array, remembered: Array) -> Array:
-    """Return the curvature to start the next step with."""
-    old = remembered * jnp.asarray(RECOVERY, remembered.dtype)
+    """Return the smallest curvature of the run: few ascents see the steep directions only."""
     # Where F was not concave between two points nothing is certified, and nothing learnt.
-    return jnp.where(seen > 0, jnp.minimum(seen.astype(old.dtype), old), old)
+    return jnp.where(seen > 0, jnp.minimum(seen.astype(remembered.dtype), remembered), remembered)
 
 
 def _dot(left: PyTree, right: PyTree) -> Array:

@@ -1,0 +1,94 @@
+"""Every algorithm passes the contract, with every kind of step."""
+
+import jax.numpy as jnp
+import jax.random as jr
+import optax
+import pytest
+
+import rsgda
+from rsgda import moves, testing
+
+
+def decaying(k):
+    """Schedule of step sizes, 0.02 / sqrt(k + 1)."""
+    return 0.02 / jnp.sqrt(k.astype(float) + 1)
+
+
+ALGORITHMS = [
+    rsgda.RSGDA(p=0.25, alpha=0.02, eta=0.2),
+    rsgda.RSGDA(p=0.7, alpha=decaying, eta=optax.adam(0.1)),
+    rsgda.SGDA(alpha=0.02, eta=0.2),
+    rsgda.SGDA(alpha=optax.sgd(0.02, momentum=0.5), eta=decaying),
+    rsgda.ESGDA(m=3, alpha=0.02, eta=0.2),
+    rsgda.ESGDA(m=2, alpha=optax.adam(0.02), eta=0.2),
+    rsgda.SGDmax(delta=1e-3, alpha=0.02, eta=0.2, max_ascents=40),
+    rsgda.SGDmax(delta=1e-3, alpha=0.02, eta=0.2, max_ascents=40, mu=4.0),
+]
+
+
+@pytest.mark.parametrize("check", testing.CONTRACT, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=repr)
+def test_contract(algorithm, check):
+    check(algorithm)
+
+
+class Standstill(rsgda.RSGDA):
+    """An algorithm that breaks the contract in one way, so that the checks are checked."""
+
+    breach = ""
+
+    def step(self, problem, state):
+        new, info = super().step(problem, state)
+        if self.breach == "counts twice":
+            new = new._replace(gradients=new.gradients + 1)
+        if self.breach == "forgets the step":
+            new = new._replace(step=state.step)
+        if self.breach == "ignores the key":
+            new, info = super().step(problem, state._replace(key=jr.key(0)))
+            new = new._replace(key=state.key)
+        if self.breach == "leaves V":
+            new = new._replace(v=new.v + 0.1)
+        if self.breach == "both gradients":
+            batch = problem.draw(state.key)
+            _, gradient = problem.slope_v(new.theta, problem.look(new.v, batch), batch)
+            new = new._replace(memory=(gradient,))
+        return new, info
+
+    def init(self, problem, theta, v, key):
+        state = super().init(problem, theta, v, key)
+        return state._replace(memory=(v,)) if self.breach == "both gradients" else state
+
+
+@pytest.mark.parametrize(
+    "breach",
+    ["counts twice", "forgets the step", "ignores the key", "leaves V", "both gradients"],
+)
+def test_contract_catches(breach, monkeypatch):
+    monkeypatch.setattr(Standstill, "breach", breach)
+    with pytest.raises(testing.ContractError):
+        testing.check_algorithm(broken())
+
+
+def broken():
+    import jax
+
+    if not getattr(Standstill, "registered", False):
+        jax.tree_util.register_dataclass(
+            Standstill, data_fields=["p", "alpha", "eta"], meta_fields=[]
+        )
+        Standstill.registered = True
+    return Standstill(p=0.4, alpha=0.02, eta=0.2)
+
+
+def test_moves_are_public():
+    assert {"start", "descend", "ascend"} <= set(vars(moves))
+    assert all(name in vars(rsgda)["__all__"] for name in ("moves", "State", "Info"))
+
+
+def test_repr_shows_every_number():
+    algorithm = rsgda.RSGDA(p=0.25, alpha=optax.adam(0.125), eta=10.0)
+    assert "p=0.25" in repr(algorithm)
+    assert "0.125" in repr(algorithm)
+    assert "eta=10.0" in repr(algorithm)
+    assert " at 0x" not in repr(algorithm)
+    assert jnp.isclose(algorithm.p, 0.25)
