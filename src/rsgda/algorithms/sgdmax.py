@@ -9,6 +9,7 @@ import jax.random as jr
 from jax import Array, lax
 
 from rsgda import _checks
+from rsgda._names import short
 from rsgda._trees import PyTree, is_float_array
 from rsgda.algorithms.moves import (
     Algorithm,
@@ -83,7 +84,7 @@ class SGDmax(Algorithm):
         if problem.project_v is not None and problem.exact and _checks.is_optimiser(self.eta):
             raise ValueError(
                 "`eta` must be a number or a schedule where SGDmax meets exact gradients and "
-                f"`project_v`: its step defines the gradient mapping. Got {self.eta!r}."
+                f"`project_v`: its step defines the gradient mapping. Got {short(self.eta)}."
             )
         memory = jnp.full((), jnp.inf, _norm_type(v))
         return start(problem, theta, v, key, self.alpha, self.eta, memory=memory)
@@ -159,7 +160,8 @@ class SGDmax(Algorithm):
             # An unknown curvature counts as zero, and makes this infinite or not a number.
             count = jnp.ceil(needed / (eta * of_rows * share))
             count = jnp.where(jnp.isnan(count), jnp.inf, count)
-            rounds = jnp.clip(count, 1, self.max_ascents).astype(jnp.int32)
+            most = jnp.asarray(self.max_ascents).astype(count.dtype)
+            rounds = jnp.clip(count, 1, most).astype(jnp.int32)
         new = apply(state, ascent_along(problem, state, batch, (value, gradient), self.eta))
         new = lax.fori_loop(
             1,

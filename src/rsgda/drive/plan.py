@@ -50,12 +50,47 @@ def blocks(problem: Problem, algorithms: tuple[Any, ...], keys: Array, state: St
         apart = len(groups) * (len(keys) if "key" in shared else 1)
         if apart > 1 and together_pays(problem, state, apart, len(members) * len(keys)):
             shared, groups = (), [members]
-        size = max(len(group) for group in groups)
-        every_key = tuple(range(len(keys)))
-        for group in groups:
-            for places in [(j,) for j in every_key] if "key" in shared else [every_key]:
-                plan.append(_block(algorithms, frozen, keys, group, size, places, shared))
+        places = [(j,) if "key" in shared else tuple(range(len(keys))) for j in range(len(keys))]
+        plan += [
+            Block(
+                members=members,
+                first=algorithms[group[0]],
+                algorithm=algorithm,
+                places=mine,
+                keys=keys[mine[0]] if "key" in shared else keys[jnp.array(mine)],
+                shared=shared,
+            )
+            for group, members, algorithm in _stacked(frozen, groups)
+            for mine in dict.fromkeys(places)
+        ]
     return plan
+
+
+def _stacked(
+    frozen: list[Any], groups: list[list[int]]
+) -> list[tuple[list[int], tuple[int | None, ...], Any]]:
+    """Stack each group's numbers where they differ; groups of one size are one program.
+
+    A number that agrees within every group stays single: it costs less and keeps branches whole.
+    """
+    size = max(len(group) for group in groups)
+    filled = [group + [group[0]] * (size - len(group)) for group in groups]
+    columns = [
+        list(zip(*[jax.tree.leaves(frozen[i]) for i in group], strict=True)) for group in filled
+    ]
+    alike = [
+        all(np.array_equal(number, column[0]) for column in same for number in column)
+        for same in zip(*columns, strict=True)
+    ]
+    stacked = []
+    for group, mine in zip(groups, columns, strict=True):
+        numbers = [
+            column[0] if single else jnp.stack(column)
+            for single, column in zip(alike, mine, strict=True)
+        ]
+        algorithm = jax.tree.unflatten(jax.tree.structure(frozen[group[0]]), numbers)
+        stacked.append((group, (*group, *[None] * (size - len(group))), algorithm))
+    return stacked
 
 
 def together_pays(problem: Problem, state: State, apart: int, rows: int) -> bool:
@@ -87,30 +122,3 @@ def _groups(frozen: list[Any], members: list[int], shared: tuple[str, ...]) -> l
         numbers = [np.asarray(getattr(frozen[i], name)).item() for name in shared if name != "key"]
         groups.setdefault(tuple(numbers), []).append(i)
     return list(groups.values())
-
-
-def _block(
-    algorithms: tuple[Any, ...],
-    frozen: list[Any],
-    keys: Array,
-    group: list[int],
-    size: int,
-    places: tuple[int, ...],
-    shared: tuple[str, ...],
-) -> Block:
-    # Blocks of one size are one program, so smaller ones are filled up.
-    filled = [frozen[i] for i in group + [group[0]] * (size - len(group))]
-    return Block(
-        members=(*group, *[None] * (size - len(group))),
-        first=algorithms[group[0]],
-        algorithm=jax.tree.map(_stack, *filled),
-        places=places,
-        keys=keys[places[0]] if "key" in shared else keys[jnp.array(places)],
-        shared=shared,
-    )
-
-
-def _stack(*numbers: Array) -> Array:
-    """Stack numbers that differ; one that all rows share costs less and keeps branches whole."""
-    same = all(np.array_equal(number, numbers[0]) for number in numbers)
-    return numbers[0] if same else jnp.stack(numbers)
