@@ -15,7 +15,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "rsgda"
 LAYERS = [
     ["_checks", "_names", "_trees"],  # helpers that import nothing of the package
     ["problem", "projections"],
-    ["problems"],
+    ["problems", "moves"],
     ["algorithms"],
     ["theory", "inner", "drive"],
     ["record", "testing"],
@@ -185,7 +185,7 @@ def test_downward_imports_pass(tmp_path):
         "_checks.py": "import math",
         "problem.py": "import jax\nfrom rsgda import _trees\nfrom rsgda._checks import positive",
         "algorithms/__init__.py": "if TYPE_CHECKING:\n    from rsgda.drive import solve",
-        "algorithms/rsgda.py": "from rsgda.problem import Problem\nfrom .moves import descend",
+        "algorithms/rsgda.py": "from rsgda.problem import Problem\nfrom .sgda import SGDA",
         "cli.py": "def f():\n    from rsgda import reproduce",
     }
     assert upward_imports(made_up(tmp_path, files)) == []

@@ -128,6 +128,14 @@ CASES = {
         "`theta` must start inside the set of `project_theta`",
         "differs by",
     ),
+    "projection mixes rows": (
+        lambda: solve(
+            problem_with(separable=True, project_v=rsgda.projections.ball(1.0)),
+            v=jnp.zeros((5, 3)),
+        ),
+        "`project_v` must treat each row by itself",
+        "rows=True",
+    ),
     "projection changes shape": (
         lambda: solve(rsgda.Problem(loss, project_v=lambda v: v[:2])),
         "`project_v` must return the structure, shapes and dtypes",

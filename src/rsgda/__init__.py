@@ -5,13 +5,11 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rsgda import moves as moves
     from rsgda import problems as problems
     from rsgda import projections as projections
     from rsgda import testing as testing
-    from rsgda.algorithms import moves as moves
     from rsgda.algorithms.esgda import ESGDA as ESGDA
-    from rsgda.algorithms.moves import Info as Info
-    from rsgda.algorithms.moves import State as State
     from rsgda.algorithms.rsgda import RSGDA as RSGDA
     from rsgda.algorithms.sgda import SGDA as SGDA
     from rsgda.algorithms.sgdmax import SGDmax as SGDmax
@@ -22,6 +20,8 @@ if TYPE_CHECKING:
     from rsgda.drive.solve import solve as solve
     from rsgda.drive.sweep import Table as Table
     from rsgda.drive.sweep import sweep as sweep
+    from rsgda.moves import Info as Info
+    from rsgda.moves import State as State
     from rsgda.problem import Problem as Problem
 
 # Where each public name lives. They are imported when first used, so that the command line can
@@ -30,24 +30,19 @@ _HOMES = {
     "CheckpointError": "drive.checkpoint",
     "CheckpointMismatch": "drive.checkpoint",
     "ESGDA": "algorithms.esgda",
-    "Info": "algorithms.moves",
+    "Info": "moves",
     "Problem": "problem",
     "RSGDA": "algorithms.rsgda",
     "Result": "drive.result",
     "SGDA": "algorithms.sgda",
     "SGDmax": "algorithms.sgdmax",
-    "State": "algorithms.moves",
+    "State": "moves",
     "Status": "drive.result",
     "Table": "drive.sweep",
     "solve": "drive.solve",
     "sweep": "drive.sweep",
 }
-_MODULES = {
-    "moves": "algorithms.moves",
-    "problems": "problems",
-    "projections": "projections",
-    "testing": "testing",
-}
+_MODULES = ("moves", "problems", "projections", "testing")
 
 # A library prints nothing by itself; whoever wants its messages adds a handler.
 logging.getLogger("rsgda").addHandler(logging.NullHandler())
@@ -57,7 +52,7 @@ __all__ = [*_HOMES, *_MODULES]  # pyright: ignore[reportUnsupportedDunderAll]
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(f"rsgda.{_MODULES[name]}")
+        return importlib.import_module(f"rsgda.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'rsgda' has no attribute {name!r}")
     return getattr(importlib.import_module(f"rsgda.{_HOMES[name]}"), name)

@@ -12,10 +12,10 @@ import numpy as np
 
 from rsgda import projections
 from rsgda._trees import PyTree, freeze_numbers, thaw
-from rsgda.algorithms.moves import Info, State
 from rsgda.drive.result import Status, shown
 from rsgda.drive.solve import solve
 from rsgda.drive.sweep import sweep
+from rsgda.moves import Info, State
 from rsgda.problem import Problem
 
 STEPS = 24

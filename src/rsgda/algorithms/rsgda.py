@@ -9,7 +9,7 @@ from jax import Array, lax
 
 from rsgda import _checks
 from rsgda._trees import PyTree
-from rsgda.algorithms.moves import (
+from rsgda.moves import (
     Algorithm,
     Info,
     State,

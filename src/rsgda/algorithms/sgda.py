@@ -8,7 +8,7 @@ from jax import Array
 
 from rsgda import _checks
 from rsgda._trees import PyTree
-from rsgda.algorithms.moves import Algorithm, Info, State, Step, ascend, descend, spent, start
+from rsgda.moves import Algorithm, Info, State, Step, ascend, descend, spent, start
 from rsgda.problem import Problem
 
 

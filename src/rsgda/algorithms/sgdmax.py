@@ -11,7 +11,7 @@ from jax import Array, lax
 from rsgda import _checks
 from rsgda._names import short
 from rsgda._trees import PyTree, is_float_array
-from rsgda.algorithms.moves import (
+from rsgda.moves import (
     Algorithm,
     Info,
     State,

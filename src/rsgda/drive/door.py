@@ -11,8 +11,8 @@ from jax import Array
 
 from rsgda import _checks
 from rsgda._trees import PyTree, Static, freeze, is_float_array, thaw
-from rsgda.algorithms.moves import State
 from rsgda.drive.result import COUNTERS, shown
+from rsgda.moves import State
 from rsgda.problem import Problem
 
 Record = Callable[[Problem, State], dict[str, Any]]
@@ -100,10 +100,30 @@ def check_sets(problem: Problem, theta: PyTree, v: PyTree) -> None:
                 f"got {same} for {jax.tree.map(_aval, frozen)}."
             )
         away = float(_distance(Static(project, type(project)), frozen))
-        if not away <= 1e-4:
+        if not away <= 1e-5:
             raise ValueError(
                 f"`{name}` must start inside the set of `project_{name}`, but its projection "
                 f"differs by {away:.3g} (relative to its size); start at `project_{name}({name})`."
+            )
+    if problem.separable and problem.project_v is not None:
+        _check_rows(problem.project_v, v)
+
+
+def _check_rows(project: Callable[[PyTree], PyTree], v: PyTree) -> None:
+    """Refuse a projection of a separable v under which one row depends on another."""
+    # Far out, where a projection is active.
+    rows = jax.tree.map(lambda leaf: 10 * jnp.asarray(leaf[:3]) + 1, freeze(v))
+    alone = jax.tree.map(lambda leaf: leaf[:1], rows)
+    for one, among in zip(
+        jax.tree.leaves(freeze(project(thaw(alone)))),
+        jax.tree.leaves(freeze(project(thaw(rows)))),
+        strict=True,
+    ):
+        if not np.allclose(one[0], among[0], rtol=1e-3, atol=1e-5):
+            raise ValueError(
+                "`project_v` must treat each row by itself, as the problem is separable and only "
+                "a batch's rows are projected; but it moves a row differently in the company of "
+                "others (rsgda.projections.ball has `rows=True` for this)."
             )
 
 

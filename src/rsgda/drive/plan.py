@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from rsgda._trees import freeze_numbers
-from rsgda.algorithms.moves import State
+from rsgda.moves import State
 from rsgda.problem import Problem
 
 # What a CPU could compute in the time that one round of a compiled loop costs by itself.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rsgda._trees import PyTree, thaw
-from rsgda.algorithms.moves import ASCENT_REFUSED, State
+from rsgda.moves import ASCENT_REFUSED, State
 
 COUNTERS = ("step", "descents", "ascents", "gradients")
 

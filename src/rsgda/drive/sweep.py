@@ -12,13 +12,13 @@ import numpy as np
 from jax import Array, lax
 
 from rsgda._trees import PyTree, Static, thaw
-from rsgda.algorithms.moves import State
 from rsgda.drive import door
 from rsgda.drive.pace import Interrupts, Pacer
 from rsgda.drive.plan import Block, blocks
 from rsgda.drive.progress import bar
 from rsgda.drive.result import COUNTERS, Result, Status, message, shown
 from rsgda.drive.solve import own
+from rsgda.moves import State
 from rsgda.problem import Problem
 
 logger = logging.getLogger(__name__)
