@@ -51,7 +51,7 @@ class RSGDA(Algorithm):
 
     branches_on: ClassVar[tuple[str, ...]] = ("key", "p")
 
-    p: float | Array
+    p: float | Array = 0.5
     alpha: Step
     eta: Step
 

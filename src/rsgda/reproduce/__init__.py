@@ -1,0 +1,1 @@
+"""The comparisons and claims of the paper, re-run from the command line."""
