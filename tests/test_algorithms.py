@@ -1,5 +1,8 @@
 """Every algorithm passes the contract, with every kind of step."""
 
+import dataclasses
+
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import optax
@@ -32,10 +35,16 @@ def test_contract(algorithm, check):
     check(algorithm)
 
 
-class Standstill(rsgda.RSGDA):
-    """An algorithm that breaks the contract in one way, so that the checks are checked."""
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Broken(rsgda.RSGDA):
+    """RSGDA that breaks the contract in one way, so that the checks are checked."""
 
-    breach = ""
+    breach: str = dataclasses.field(metadata={"static": True})
+
+    def init(self, problem, theta, v, key):
+        state = super().init(problem, theta, v, key)
+        return state._replace(memory=v) if self.breach == "both gradients" else state
 
     def step(self, problem, state):
         new, info = super().step(problem, state)
@@ -48,36 +57,30 @@ class Standstill(rsgda.RSGDA):
             new = new._replace(key=state.key)
         if self.breach == "leaves V":
             new = new._replace(v=new.v + 0.1)
+        if self.breach == "moves all rows":
+            new = new._replace(v=new.v + 1e-3)
         if self.breach == "both gradients":
             batch = problem.draw(state.key)
             _, gradient = problem.slope_v(new.theta, problem.look(new.v, batch), batch)
-            new = new._replace(memory=(gradient,))
+            new = new._replace(memory=gradient)
         return new, info
-
-    def init(self, problem, theta, v, key):
-        state = super().init(problem, theta, v, key)
-        return state._replace(memory=(v,)) if self.breach == "both gradients" else state
 
 
 @pytest.mark.parametrize(
-    "breach",
-    ["counts twice", "forgets the step", "ignores the key", "leaves V", "both gradients"],
+    ("breach", "check"),
+    [
+        ("counts twice", testing.check_counters),
+        ("counts twice", testing.check_protocol),
+        ("forgets the step", testing.check_protocol),
+        ("ignores the key", testing.check_determinism),
+        ("leaves V", testing.check_projections),
+        ("moves all rows", testing.check_separable),
+        ("both gradients", testing.check_counters),
+    ],
 )
-def test_contract_catches(breach, monkeypatch):
-    monkeypatch.setattr(Standstill, "breach", breach)
+def test_contract_catches(breach, check):
     with pytest.raises(testing.ContractError):
-        testing.check_algorithm(broken())
-
-
-def broken():
-    import jax
-
-    if not getattr(Standstill, "registered", False):
-        jax.tree_util.register_dataclass(
-            Standstill, data_fields=["p", "alpha", "eta"], meta_fields=[]
-        )
-        Standstill.registered = True
-    return Standstill(p=0.4, alpha=0.02, eta=0.2)
+        check(Broken(p=0.4, alpha=0.02, eta=0.2, breach=breach))
 
 
 def test_moves_are_public():

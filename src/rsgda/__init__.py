@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from rsgda.algorithms.rsgda import RSGDA as RSGDA
     from rsgda.algorithms.sgda import SGDA as SGDA
     from rsgda.algorithms.sgdmax import SGDmax as SGDmax
-    from rsgda.drive.checkpoint import CheckpointError as CheckpointError
-    from rsgda.drive.checkpoint import CheckpointMismatch as CheckpointMismatch
+    from rsgda.drive.folder import CheckpointError as CheckpointError
+    from rsgda.drive.folder import CheckpointMismatch as CheckpointMismatch
     from rsgda.drive.result import Result as Result
     from rsgda.drive.result import Status as Status
     from rsgda.drive.solve import solve as solve
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 # Where each public name lives. They are imported when first used, so that the command line can
 # answer `--help` without waiting for JAX.
 _HOMES = {
-    "CheckpointError": "drive.checkpoint",
-    "CheckpointMismatch": "drive.checkpoint",
+    "CheckpointError": "drive.folder",
+    "CheckpointMismatch": "drive.folder",
     "ESGDA": "algorithms.esgda",
     "Info": "moves",
     "Problem": "problem",

@@ -1,9 +1,9 @@
 """Names for values that have none of their own: functions with the numbers they close over."""
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
-import inspect
 import types
 from typing import Any
 
@@ -32,14 +32,31 @@ def _numbers(value: Any, within: tuple[int, ...]) -> list[str]:
     within, found = (*within, id(value)), []
     if isinstance(value, (tuple, list)):
         return [number for item in value for number in _numbers(item, within)]
-    if not isinstance(value, types.FunctionType):
-        return []
-    for name, content in inspect.getclosurevars(value).nonlocals.items():
+    pairs: Any = ()
+    if isinstance(value, types.FunctionType):
+        pairs = _closed_over(value)
+    elif isinstance(value, dict):
+        pairs = value.items()
+    for name, content in pairs:
         if isinstance(content, (int, float)) and not isinstance(content, bool):
             found.append(f"{name}={content!r}")
         else:
             found += _numbers(content, within)
     return found
+
+
+def _closed_over(function: types.FunctionType) -> list[tuple[str, Any]]:
+    """List what a function closes over and its arguments' defaults, which serve the same end.
+
+    A variable that was never given a value is left out.
+    """
+    code, defaults = function.__code__, function.__defaults__ or ()
+    found = []
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):
+            found.append((name, cell.cell_contents))
+    names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+    return [*found, *zip(names, defaults, strict=True), *(function.__kwdefaults__ or {}).items()]
 
 
 def qualified(value: Any) -> str:
@@ -59,17 +76,14 @@ def _qualified(value: Any, within: tuple[int, ...]) -> str:
         return "..."
     within = (*within, id(value))
     if isinstance(value, (jax.Array, np.ndarray, np.generic)):
-        return repr(value.item()) if value.ndim == 0 else fingerprint(value)
+        return repr(value.item()) if value.ndim == 0 and not _is_key(value) else fingerprint(value)
     if isinstance(value, functools.partial):
         parts = (value.func, *value.args, *sorted(value.keywords.items()))
         return f"partial({', '.join(_qualified(part, within) for part in parts)})"
     if isinstance(value, types.MethodType):
         return f"{_qualified(value.__self__, within)}.{value.__func__.__name__}"
     if isinstance(value, types.FunctionType):
-        inside = [
-            _qualified(content, within)
-            for content in inspect.getclosurevars(value).nonlocals.values()
-        ]
+        inside = [_qualified(content, within) for _, content in _closed_over(value)]
         name = f"{value.__module__}.{value.__qualname__}"
         return f"{name}[{', '.join(inside)}]" if inside else name
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -85,12 +99,21 @@ def _qualified(value: Any, within: tuple[int, ...]) -> str:
         return f"{{{', '.join(f'{name}: {item}' for name, item in items)}}}"
     if value is None or isinstance(value, (bool, int, float, str, bytes)):
         return repr(value)
+    wrapped = getattr(value, "__wrapped__", None)
+    if wrapped is not None:  # by `jax.jit`, for one
+        return _qualified(wrapped, within)
     name = getattr(value, "__qualname__", None) or type(value).__qualname__
     return f"{getattr(value, '__module__', type(value).__module__)}.{name}"
 
 
 def fingerprint(array: Any) -> str:
     """Return dtype, shape and a hash of an array."""
+    if _is_key(array):
+        array = jax.random.key_data(array)
     array = np.ascontiguousarray(array)
     digest = hashlib.blake2b(array.view(np.uint8).data, digest_size=16).hexdigest()
     return f"{array.dtype}{list(array.shape)} {digest}"
+
+
+def _is_key(array: Any) -> bool:
+    return jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key)

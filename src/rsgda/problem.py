@@ -152,13 +152,16 @@ class Problem:
         """Return the loss of a batch and its gradient in `theta`, at `v` as `look` returns it."""
         return _slope_theta(self.loss, self.prepare, theta, v, batch.arguments)
 
-    def slope_v(self, prepared: PyTree, v: PyTree, batch: Batch) -> tuple[Array, PyTree]:
+    def slope_v(
+        self, prepared: PyTree, v: PyTree, batch: Batch, *, summed: bool = True
+    ) -> tuple[Array, PyTree]:
         """Return the loss of a batch and its gradient in `v`, from `prepare(theta)`.
 
-        The gradient of a row that the batch holds twice is the sum over both, at both places.
+        The gradient of a row that the batch holds twice is the sum over both, at both places,
+        unless `summed` is false.
         """
         value, gradient = _slope_v(self.loss, prepared, v, batch.arguments)
-        if batch.places is not None:
+        if batch.places is not None and summed:
             gradient = _sum_over_duplicates(gradient, batch.places)
         return value, gradient
 

@@ -65,10 +65,16 @@ class RSGDA(Algorithm):
         """Return the state before the first step."""
         return start(problem, theta, v, key, self.alpha, self.eta)
 
-    def step(self, problem: Problem, state: State) -> tuple[State, Info]:
-        """Toss the coin and move one player."""
-        key_coin, key_batch = jr.split(jr.fold_in(state.key, state.step))
-        descended = jr.bernoulli(key_coin, self.p)
+    def toss(self, key: Array, k: Array) -> tuple[Array, Array]:
+        """Return the coin of step k and the key of its batch."""
+        key_coin, key_batch = jr.split(jr.fold_in(key, k))
+        return jr.bernoulli(key_coin, self.p), key_batch
+
+    def step(
+        self, problem: Problem, state: State, tossed: tuple[Array, Array] | None = None
+    ) -> tuple[State, Info]:
+        """Toss the coin, if that was not done ahead, and move one player."""
+        descended, key_batch = tossed or self.toss(state.key, state.step)
         ready = refresh(problem, state, ~descended)
         # `cond`, not `where`: only one of the two gradients is evaluated. Its branches return
         # what changes and not the state, of which a separable v would be copied.

@@ -38,13 +38,14 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.pending = False
-        self._previous: object = None
+        self._taken = False
 
     def __enter__(self) -> "Interrupts":
         """Take over Ctrl-C where it has its usual meaning and the thread is the main one."""
         usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
         if usual and threading.current_thread() is threading.main_thread():
-            self._previous = signal.signal(signal.SIGINT, self._note)
+            signal.signal(signal.SIGINT, self._note)
+            self._taken = True
         return self
 
     def __exit__(
@@ -53,11 +54,13 @@ class Interrupts:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Give Ctrl-C back."""
-        if self._previous is not None:
+        """Give Ctrl-C back, and act on one that came after the last look."""
+        if self._taken:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self.pending and kind is None:
+            raise KeyboardInterrupt("interrupted when all was done.")
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.pending:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt("interrupted at once; what was saved before is safe.")
         self.pending = True

@@ -106,13 +106,14 @@ def together_pays(problem: Problem, state: State, apart: int, rows: int) -> bool
 
 def _operations(problem: Problem, state: State) -> float:
     """Return how many operations one gradient takes, as the compiler counts them."""
-
-    def gradient(problem: Problem, state: State) -> Any:
-        batch = problem.draw(state.key)
-        return problem.slope_theta(state.theta, problem.look(state.v, batch), batch)
-
-    cost = jax.jit(gradient).lower(problem, state).cost_analysis() or {}
+    cost = _gradient.lower(problem, state).cost_analysis() or {}
     return cost.get("flops", 0.0) + 10 * cost.get("transcendentals", 0.0)
+
+
+@jax.jit
+def _gradient(problem: Problem, state: State) -> Any:
+    batch = problem.draw(state.key)
+    return problem.slope_theta(state.theta, problem.look(state.v, batch), batch)
 
 
 def _groups(frozen: list[Any], members: list[int], shared: tuple[str, ...]) -> list[list[int]]:

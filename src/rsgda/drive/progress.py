@@ -1,9 +1,12 @@
 """A progress bar between chunks: rate, remaining time, the latest recorded values."""
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
 from rsgda.drive.result import COUNTERS
+
+HIDDEN = (*COUNTERS, "stop")
 
 
 class Bar(Protocol):
@@ -19,12 +22,12 @@ class _Silent:
 
 
 class _Rich:
-    def __init__(self, progress: Any, task: Any, first: int) -> None:
-        self._progress, self._task, self._first = progress, task, first
+    def __init__(self, progress: Any, task: Any) -> None:
+        self._progress, self._task = progress, task
 
     def update(self, step: int, latest: dict[str, Any]) -> None:
         """Move the bar and show the newest values."""
-        values = [f"{name} {value:.5g}" for name, value in latest.items() if name not in COUNTERS]
+        values = [f"{name} {value:.5g}" for name, value in latest.items() if name not in HIDDEN]
         self._progress.update(self._task, completed=step, values="  ".join(values))
 
 
@@ -33,10 +36,11 @@ def bar(wanted: bool, label: str, first: int, steps: int) -> AbstractContextMana
     return _rich_bar(label, first, steps) if wanted else nullcontext(_Silent())
 
 
-def _rich_bar(label: str, first: int, steps: int) -> AbstractContextManager[Bar]:
-    from contextlib import contextmanager
-
+@contextmanager
+def _rich_bar(label: str, first: int, steps: int) -> Iterator[Bar]:
+    from rich.console import Console
     from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.table import Column
     from rich.text import Text
 
     class Rate(ProgressColumn):
@@ -44,19 +48,21 @@ def _rich_bar(label: str, first: int, steps: int) -> AbstractContextManager[Bar]
 
         def render(self, task: Any) -> Text:
             speed = task.finished_speed or task.speed
-            return Text("" if speed is None else f"{speed:,.0f} steps/s")
+            return Text("" if speed is None else f"{speed:,.{0 if speed >= 10 else 2}f} steps/s")
 
-    @contextmanager
-    def shown() -> Any:
-        with Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
-            Rate(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[values]}"),
-        ) as progress:
-            task = progress.add_task(label, total=steps, completed=first, values="")
-            yield _Rich(progress, task, first)
-
-    return shown()
+    rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=12),
+        TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
+        Rate(),
+        TimeRemainingColumn(),
+        # The names are the user's: what looks like markup in them is none. If a line is too short
+        # for all, it is the values that are cut.
+        TextColumn("{task.fields[values]}", markup=False, table_column=rest),
+        # What a program prints as its result stays free of it.
+        console=Console(stderr=True),
+        expand=True,
+    ) as progress:
+        task = progress.add_task(label, total=steps, completed=first, values="")
+        yield _Rich(progress, task)

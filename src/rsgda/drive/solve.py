@@ -8,16 +8,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from rsgda._trees import PyTree, freeze_numbers, thaw
-from rsgda.algorithms.moves import State
-from rsgda.drive import door
+from rsgda.drive import door, loop
 from rsgda.drive.checkpoint import Checkpoint
+from rsgda.drive.folder import local
 from rsgda.drive.identity import identity
 from rsgda.drive.pace import Interrupts, Pacer
 from rsgda.drive.progress import bar
 from rsgda.drive.result import COUNTERS, Result, Status, columns, message, shown
+from rsgda.moves import State
 from rsgda.problem import Problem
 
 logger = logging.getLogger(__name__)
@@ -66,19 +67,19 @@ def solve(
     """
     door.check_call(problem, [algorithm], theta, v, steps, every)
     door.check_key("key", key)
+    folder = None if checkpoint is None else local(checkpoint)
     door.check_sets(problem, theta, v)
     state = own(algorithm.init(problem, theta, v, key))
     door.check_loss(problem, state)
     door.check_record(record, problem, state)
-    store, rows = None, []
-    if checkpoint is not None:
-        store = Checkpoint(checkpoint, identity(problem, algorithm, state), state)
-        state, rows = _resume(store, state, steps)
+    if folder is None:
+        return _run(problem, algorithm, state, [], steps, record, every, None, progress)
+    store = Checkpoint(folder, identity(problem, algorithm, state), state)
     try:
+        state, rows = _resume(store, state, steps)
         return _run(problem, algorithm, state, rows, steps, record, every, store, progress)
     finally:
-        if store is not None:
-            store.close()
+        store.close()
 
 
 def own(state: State) -> State:
@@ -94,15 +95,14 @@ def own(state: State) -> State:
 
 
 def _resume(store: Checkpoint, state: State, steps: int) -> tuple[State, list[dict[str, Any]]]:
-    saved = store.restore(state)
-    if saved is None:
+    if store.newest is None:
         return state, []
-    if int(saved[0].step) > steps:
+    if store.newest > steps:
         raise ValueError(
-            f"`steps` must be at least the {int(saved[0].step)} that checkpoint {store.folder} "
-            f"holds already, got {steps}."
+            f"`steps` must be at least the {store.newest} that checkpoint {store.where} holds "
+            f"already, got {steps}."
         )
-    return saved
+    return store.restore(state)
 
 
 def _run(
@@ -118,9 +118,11 @@ def _run(
 ) -> Result:
     frozen, pacer, counts = freeze_numbers(algorithm), Pacer(), _counts(state)
     step, refused = int(state.step), 0
-    if rows and rows[-1]["step"] == step and step < steps and step % every:
-        rows = rows[:-1]  # it was the last step then, and is in the middle now
-    stopped = bool(rows and rows[-1].get("stop"))
+    if step and step % every == 0 and not _recorded(rows, step):
+        rows.append(_row(record, problem, state, np.asarray(counts).tolist()))
+    # A record of the last step then may be of one in between now, where nobody asks.
+    asks = step % every == 0 or step == steps
+    stopped = asks and _recorded(rows, step) and bool(rows[-1].get("stop"))
     with bar(progress, type(algorithm).__name__, step, steps) as shown_bar, Interrupts() as ctrl_c:
         while step < steps and not refused and not stopped:
             state, counts = _advance(
@@ -129,19 +131,22 @@ def _run(
             *_, refused = seen = np.asarray(counts).tolist()
             pacer.saw(seen[0] - step)
             step = seen[0]
-            if refused or step % every == 0 or step == steps:
+            # A refused step goes back to the one before, which may have been recorded already.
+            if (refused or step % every == 0 or step == steps) and not _recorded(rows, step):
                 rows.append(_row(record, problem, state, seen))
                 stopped = bool(rows[-1].get("stop"))
             shown_bar.update(step, rows[-1] if rows else {})
-            if store is not None and not refused and (store.due() or ctrl_c.pending):
+            interrupted = ctrl_c.pending  # asked once: what comes later is seen to later
+            if store is not None and not refused and (interrupted or store.due()):
                 store.save(state, rows)
-            if ctrl_c.pending:
+            if interrupted and not refused:
                 raise KeyboardInterrupt(_interrupted(step, store))
-    if not rows or rows[-1]["step"] != step:
-        rows.append(_row(record, problem, state, np.asarray(counts).tolist()))
+        if not _recorded(rows, step):
+            rows.append(_row(record, problem, state, np.asarray(counts).tolist()))
+        if store is not None and not refused:
+            store.save(state, rows)
     status = Status.DIVERGED if refused else Status.STOPPED if stopped else Status.FINISHED
-    if store is not None and not refused:
-        store.save(state, rows)
+    rows = [row for row in rows if row["step"] % every == 0 or row["step"] == step]
     told = message(status, step, refused)
     if refused:
         logger.warning(told)
@@ -154,11 +159,22 @@ def _advance(problem: Problem, algorithm: Any, state: State, end: Array) -> tupl
     """Run up to step `end`, or to the step whose update was refused."""
     algorithm = thaw(algorithm)
 
-    def advance(state: State) -> State:
-        return algorithm.step(problem, state)[0]
+    def advance(state: State, tossed: PyTree) -> State:
+        return algorithm.step(problem, state, *([] if tossed is None else [tossed]))[0]
 
     # The end is an argument: chunks of every length are one program.
-    state = lax.while_loop(lambda at: (at.step < end) & (at.refused == 0), advance, state)
+    state = loop.run(
+        state,
+        end,
+        step=lambda state: state.step,
+        unfinished=lambda state, end: (state.step < end) & (state.refused == 0),
+        advance=advance,
+        toss=(
+            functools.partial(algorithm.toss, state.key)
+            if loop.tosses_ahead(algorithm, state.key)
+            else None
+        ),
+    )
     state = state._replace(step=state.step - (state.refused != 0).astype(jnp.int32))
     return state, _counts(state)
 
@@ -174,7 +190,11 @@ def _row(
     return row | door.take_record(record, problem, shown(state))
 
 
+def _recorded(rows: list[dict[str, Any]], step: int) -> bool:
+    return bool(rows) and rows[-1]["step"] == step
+
+
 def _interrupted(step: int, store: Checkpoint | None) -> str:
     if store is None:
         return f"interrupted at step {step}; nothing was saved, as no `checkpoint` was given."
-    return f"interrupted at step {step}, which {store.folder} holds: the same call continues."
+    return f"interrupted at step {step}, which {store.where} holds: the same call continues."

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from rsgda._trees import PyTree, Static, thaw
-from rsgda.drive import door
+from rsgda.drive import door, loop
 from rsgda.drive.pace import Interrupts, Pacer
 from rsgda.drive.plan import Block, blocks
 from rsgda.drive.progress import bar
@@ -184,35 +184,61 @@ def _advance(
     problem: Problem, algorithm: Any, rows: _Rows, end: Array, shared: Static
 ) -> tuple[_Rows, Array]:
     """Run all rows up to step `end`; a row that has ended stays as it is."""
-    numbers, structure = jax.tree.flatten(algorithm)
-    stacked = [0 if number.ndim else None for number in numbers]
+    step_rows, toss = _over_rows(problem, algorithm, rows.state.key, shared.value)
 
-    def one(state: State, numbers: list[Array]) -> State:
-        return thaw(jax.tree.unflatten(structure, numbers)).step(problem, state)[0]
-
-    def advance(rows: _Rows) -> _Rows:
-        state = _over_rows(one, shared, stacked)(rows.state, numbers)
+    def advance(rows: _Rows, tossed: PyTree) -> _Rows:
+        state = step_rows(rows.state, tossed)
         return _Rows(state, jnp.where(state.refused == 0, state.step, rows.ends))
 
-    def unfinished(rows: _Rows) -> Array:
-        return (rows.state.step < end) & jnp.any(rows.state.refused == 0)
-
-    rows = lax.while_loop(unfinished, advance, rows)
+    rows = loop.run(
+        rows,
+        end,
+        step=lambda rows: rows.state.step,
+        unfinished=lambda rows, end: (rows.state.step < end) & jnp.any(rows.state.refused == 0),
+        advance=advance,
+        toss=toss,
+    )
     return rows, jnp.any(rows.state.refused == 0)
 
 
-def _over_rows(function: Any, shared: Static, stacked: Any, *, returns_state: bool = True) -> Any:
-    """Map a function of (state, numbers) over algorithms and, outside of that, over keys.
+def _over_rows(problem: Problem, algorithm: Any, key: Array, shared: tuple[str, ...]) -> Any:
+    """Return `step(state, tossed)` of all rows, and `toss(k)` for all rows if coins are ahead.
 
-    Algorithms with the same key see one key, so that their samples are drawn once. The step is
-    the same for all.
+    Algorithms with the same key see one key, so that their samples are drawn once. A coin that
+    all of them have in common is tossed once, so that it stays a branch.
     """
-    axes = State._make([0] * len(State._fields))._replace(key=None, step=None)  # pyright: ignore
-    over_algorithms = jax.vmap(function, (axes, stacked), axes if returns_state else 0)
-    if "key" in shared.value:
-        return over_algorithms
-    axes = axes._replace(key=0)  # pyright: ignore
-    return jax.vmap(over_algorithms, (axes, None), axes if returns_state else 0)
+    numbers, structure = jax.tree.flatten(algorithm)
+    stacked = [0 if number.ndim else None for number in numbers]
+
+    def build(numbers: list[Array]) -> Any:
+        return thaw(jax.tree.unflatten(structure, numbers))
+
+    def step(state: State, numbers: list[Array], tossed: PyTree) -> State:
+        return build(numbers).step(problem, state, *([] if tossed is None else [tossed]))[0]
+
+    def toss(key: Array, k: Array, numbers: list[Array]) -> PyTree:
+        return build(numbers).toss(key, k)
+
+    whole = build(numbers)
+    names = [name for name in getattr(whole, "branches_on", ()) if name != "key"]
+    common = all(getattr(whole, name).ndim == 0 for name in names)
+    axes = _axes(key=None)
+    step = jax.vmap(step, (axes, stacked, None if common else 0), axes)
+    toss = toss if common else jax.vmap(toss, (None, None, stacked))
+    if "key" not in shared:
+        axes = _axes(key=0)
+        step = jax.vmap(step, (axes, None, 0), axes)
+        toss = jax.vmap(toss, (0, None, None))
+    ahead = loop.tosses_ahead(whole, key)
+    return (
+        lambda state, tossed: step(state, numbers, tossed),
+        (lambda k: toss(key, k, numbers)) if ahead else None,
+    )
+
+
+def _axes(key: int | None) -> State:
+    """Say what differs from row to row: all but the step, which is the same for all."""
+    return State._make([0] * len(State._fields))._replace(key=key, step=None)  # pyright: ignore
 
 
 def _records(
@@ -239,22 +265,30 @@ def _records(
 
 @jax.jit
 def _recorded(record: Static, problem: Problem, state: State, shared: Static) -> dict[str, Array]:
-    def one(state: State, _: None) -> dict[str, Array]:
+    def one(state: State) -> dict[str, Array]:
         return record.value(problem, shown(state))
 
-    return _over_rows(one, shared, None, returns_state=False)(state, None)
+    over_rows = jax.vmap(one, (_axes(key=None),))
+    if "key" not in shared.value:
+        over_rows = jax.vmap(over_rows, (_axes(key=0),))
+    return over_rows(state)
 
 
 def _single(state: State, row: tuple[int, ...]) -> State:
-    taken = jax.tree.map(lambda leaf: leaf[row], state._replace(key=None, step=None))  # pyright: ignore
-    return taken._replace(key=state.key[row[: state.key.ndim]], step=state.step)
+    return _taken(state, row)._replace(key=state.key[row[: state.key.ndim]], step=state.step)
+
+
+def _taken(state: State, row: tuple[int, ...]) -> State:
+    return jax.tree.map(lambda leaf: leaf[row], state._replace(key=None, step=None))  # pyright: ignore
 
 
 def _results(
     rows: _Rows, records: list[dict[str, np.ndarray]], block: Block
 ) -> dict[tuple[int, int], Result]:
     refused, ends = np.asarray(rows.state.refused), np.asarray(rows.ends)
-    state = jax.device_get(rows.state._replace(key=None))._replace(key=rows.state.key)  # pyright: ignore
+    state = jax.device_get(rows.state._replace(key=None))  # pyright: ignore
+    # Each key is taken once: JAX takes longer for that than NumPy for all the rest.
+    keys = {at: rows.state.key[at] for at in np.ndindex(rows.state.key.shape)}
     results = {}
     for row in np.ndindex(ends.shape):
         member, place = block.members[row[-1]], block.places[row[0] if len(row) > 1 else 0]
@@ -269,7 +303,7 @@ def _results(
         status = Status.FINISHED
         if refused[row]:
             status = Status.STOPPED if refused[row] == STOP_ASKED else Status.DIVERGED
-        last = shown(_single(state, row)._replace(step=ends[row]))
+        last = shown(_taken(state, row)._replace(key=keys[row[: len(row) - 1]], step=ends[row]))
         told = message(status, int(ends[row]), int(refused[row]))
         results[member, place] = Result(last.theta, last.v, status, told, history, last)
     return results

@@ -1,0 +1,446 @@
+"""Speed and memory of the core, as ratios of runs that take turns.
+
+python benchmarks/core.py [--quick] [--only NAME ...] [--json FILE]
+"""
+
+import argparse
+import functools
+import importlib.util
+import sysconfig
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import timing
+from jax import Array, lax
+
+import rsgda
+from rsgda.drive import plan
+
+TOY = rsgda.problems.Toy(kinds="ABCABCABCA", s=0.1, t=0.1)
+P, ALPHA, ETA = 0.25, 0.02, 0.2
+ALGORITHM = rsgda.RSGDA(p=P, alpha=ALPHA, eta=ETA)
+KEY = jr.key(0)
+
+
+class Size(NamedTuple):
+    """How much is run."""
+
+    rounds: int
+    steps: int  # of the toy problem
+    torch_steps: int
+    separable_rows: int
+    separable_steps: int
+    sweep_steps: int
+    network_steps: int
+    commands: int
+
+
+FULL = Size(11, 100_000, 1_000, 60_000, 4_000, 20_000, 1_000, 5)
+QUICK = Size(3, 20_000, 200, 20_000, 200, 2_000, 100, 3)
+
+
+# The toy problem against a loop by hand.
+
+
+@functools.partial(jax.jit, static_argnames="steps")
+def toy_by_hand(theta: Array, v: Array, key: Array, p: Any, alpha: Any, eta: Any, *, steps: int):
+    """RSGDA as one would write it for this problem alone, with the library's coins and samples."""
+
+    def step(carry: tuple[Array, Array, Array], _: None):
+        theta, v, k = carry
+        key_coin, key_batch = jr.split(jr.fold_in(key, k))
+
+        def descend():
+            slope = jax.grad(TOY.sample_loss)(theta, v, TOY.sample(key_batch))
+            return theta - alpha * slope, v
+
+        def ascend():
+            slope = jax.grad(TOY.sample_loss, argnums=1)(theta, v, TOY.sample(key_batch))
+            return theta, v + eta * slope
+
+        return (*lax.cond(jr.bernoulli(key_coin, p), descend, ascend), k + 1), None
+
+    return lax.scan(step, (theta, v, jnp.int32(0)), length=steps)[0][:2]
+
+
+def toy_by_solve(steps: int, every: int) -> Array:
+    result = rsgda.solve(
+        TOY.problem, ALGORITHM, *TOY.start("float32"), key=KEY, steps=steps, every=every
+    )
+    return jax.block_until_ready(result.theta)
+
+
+def loop(size: Size) -> Iterator[timing.Line]:
+    """`solve` against the compiled loop by hand."""
+
+    def by_hand() -> Array:
+        return jax.block_until_ready(
+            toy_by_hand(*TOY.start("float32"), KEY, P, ALPHA, ETA, steps=size.steps)[0]
+        )
+
+    default = functools.partial(toy_by_solve, size.steps, 1_000)
+    at_once = functools.partial(toy_by_solve, size.steps, size.steps)
+    same("theta of solve and of the loop by hand", default(), by_hand())
+    seconds = timing.interleave(
+        {"hand": by_hand, "default": default, "at once": at_once}, size.rounds
+    )
+    hand = seconds["hand"]
+    note = f"by hand {timing.microseconds(hand, size.steps)}"
+    yield timing.line("toy, solve / by hand", seconds["default"] / hand, most=1.1, note=note)
+    yield timing.line("toy, solve(every=steps) / by hand", seconds["at once"] / hand, most=1.1)
+
+
+# The toy problem against eager PyTorch.
+
+
+def toy_by_torch(steps: int) -> Callable[[], Any]:
+    """RSGDA as one would write it in PyTorch."""
+    import torch
+
+    torch.set_num_threads(1)
+    slope = torch_slope(torch)
+    theta0, v0 = (torch.tensor(np.asarray(start)) for start in TOY.start("float32"))
+
+    def sign(generator: Any) -> Any:
+        return 2.0 * torch.randint(0, 2, (TOY.d,), generator=generator) - 1.0
+
+    def run() -> Any:
+        generator = torch.Generator().manual_seed(0)
+        theta = theta0.clone().requires_grad_()
+        v = v0.clone().requires_grad_()
+        for _ in range(steps):
+            xi, zeta = sign(generator), sign(generator)
+            if torch.rand((), generator=generator) < P:
+                (gradient,) = slope(theta, v, xi, zeta, theta)
+                with torch.no_grad():
+                    theta.sub_(gradient, alpha=ALPHA)
+            else:
+                (gradient,) = slope(theta, v, xi, zeta, v)
+                with torch.no_grad():
+                    v.add_(gradient, alpha=ETA)
+        return theta
+
+    return run
+
+
+def torch_slope(torch: Any) -> Callable[..., Any]:
+    """The gradient of the toy's sample loss for one player, by autograd; checked against JAX."""
+    table = TOY._table
+    b, m, wave = (torch.tensor(c, dtype=torch.float32) for c in (table.b, table.m, table.wave))
+
+    def slope(theta: Any, v: Any, xi: Any, zeta: Any, player: Any) -> Any:
+        value = (wave * (1 - torch.cos(theta)) + b * theta * v - 0.5 * m * v * v).sum()
+        loss = value + TOY.s * (xi @ theta) + TOY.t * (zeta @ v)
+        return torch.autograd.grad(loss, player)
+
+    batch = TOY.sample(KEY)
+    theta, v = np.linspace(-2, 2, TOY.d, dtype="f"), np.linspace(1, 3, TOY.d, dtype="f")
+    signs = [torch.tensor(np.asarray(part[0], "f")) for part in batch[:2]]
+    players = [torch.tensor(player, requires_grad=True) for player in (theta, v)]
+    for i, player in enumerate(players):
+        ours = jax.grad(TOY.sample_loss, argnums=i)(jnp.asarray(theta), jnp.asarray(v), batch)
+        close("gradient of PyTorch and of JAX", slope(*players, *signs, player)[0], ours)
+    return slope
+
+
+def eager(size: Size) -> Iterator[timing.Line]:
+    """`solve` against the eager loop in PyTorch, in steps per second."""
+    if importlib.util.find_spec("torch") is None:
+        skip("torch", "PyTorch is not installed (extra `bench`)")
+        return
+    seconds = timing.interleave(
+        {
+            "torch": toy_by_torch(size.torch_steps),
+            "solve": functools.partial(toy_by_solve, size.steps, 1_000),
+        },
+        size.rounds,
+    )
+    ratios = (seconds["torch"] / size.torch_steps) / (seconds["solve"] / size.steps)
+    note = f"PyTorch {timing.microseconds(seconds['torch'], size.torch_steps)}"
+    yield timing.line("toy, speed of solve / of PyTorch", ratios, least=60, note=note)
+
+
+# A separable v against gather and scatter by hand.
+
+GAMMA, BATCH, COLUMNS, CLASSES = 1.3, 128, 784, 10
+ROBUST = rsgda.RSGDA(p=0.25, alpha=0.01, eta=0.1)
+
+
+def robust_loss(theta: dict[str, Array], v: Array, batch: tuple[Array, Array]) -> Array:
+    """Cross-entropy of a linear model, minus what moving a row costs."""
+    x, label = batch
+    logits = v @ theta["weight"] + theta["bias"]
+    entropy = jax.nn.logsumexp(logits, axis=1) - jnp.take_along_axis(
+        logits, label[:, None], axis=1
+    ).squeeze(1)
+    return jnp.mean(entropy - GAMMA * jnp.sum(jnp.square(v - x), axis=1))
+
+
+def robust_data(rows: int) -> tuple[Array, Array]:
+    numbers = np.random.default_rng(0)
+    x = numbers.random((rows, COLUMNS), dtype=np.float32)
+    return jnp.asarray(x), jnp.asarray(numbers.integers(0, CLASSES, rows, dtype=np.int32))
+
+
+def robust_start() -> dict[str, Array]:
+    return {"weight": jnp.zeros((COLUMNS, CLASSES)), "bias": jnp.zeros(CLASSES)}
+
+
+@functools.partial(jax.jit, static_argnames="steps", donate_argnames="v")
+def robust_by_hand(
+    data: tuple[Array, Array], theta: Any, v: Array, key: Array, p: Any, alpha: Any, eta: Any, *,
+    steps: int,
+):  # fmt: skip
+    """RSGDA in place: the branches return rows, which are added outside of them."""
+    n = v.shape[0]
+
+    def step(carry: Any, _: None):
+        theta, v, k = carry
+        key_coin, key_batch = jr.split(jr.fold_in(key, k))
+
+        def draw():
+            places = jr.randint(key_batch, (BATCH,), 0, n)
+            return places, v[places], (data[0][places], data[1][places])
+
+        def descend():
+            _, rows, batch = draw()
+            slope = jax.grad(robust_loss)(theta, rows, batch)
+            moved = jax.tree.map(lambda leaf, g: leaf - alpha * g, theta, slope)
+            return moved, jnp.zeros_like(rows), jnp.full((BATCH,), n)
+
+        def ascend():
+            places, rows, batch = draw()
+            return theta, eta * jax.grad(robust_loss, argnums=1)(theta, rows, batch), places
+
+        theta, moves, places = lax.cond(jr.bernoulli(key_coin, p), descend, ascend)
+        return (theta, v.at[places].add(moves, mode="drop"), k + 1), None
+
+    return lax.scan(step, (theta, v, jnp.int32(0)), length=steps)[0][:2]
+
+
+class Robust:
+    """The robust problem at one n, by hand and by `solve`."""
+
+    def __init__(self, rows: int, steps: int):
+        self.steps, self.data, self.theta = steps, robust_data(rows), robust_start()
+        self.problem = rsgda.Problem(robust_loss, data=self.data, batch_size=BATCH, separable=True)
+
+    def by_solve(self, steps: int | None = None) -> Any:
+        steps = self.steps if steps is None else steps
+        result = rsgda.solve(self.problem, ROBUST, self.theta, self.data[0], key=KEY, steps=steps)
+        return jax.block_until_ready((result.theta, result.v))
+
+    def by_hand(self) -> Any:
+        # The caller keeps v: a loop that works in place needs a copy, as `solve` does.
+        v = jnp.array(self.data[0], copy=True)
+        numbers = (ROBUST.p, ROBUST.alpha, ROBUST.eta)
+        return jax.block_until_ready(
+            robust_by_hand(self.data, self.theta, v, KEY, *numbers, steps=self.steps)
+        )
+
+
+def separable(size: Size) -> Iterator[timing.Line]:
+    """A separable v against gather and scatter by hand, and at another n."""
+    large = Robust(size.separable_rows, size.separable_steps)
+    small = Robust(size.separable_rows // 100, size.separable_steps)
+    for ours, theirs in zip(
+        *map(jax.tree.leaves, (large.by_solve(), large.by_hand())), strict=True
+    ):
+        close("separable run by solve and by hand", ours, theirs)
+    begin = functools.partial(large.by_solve, steps=1)
+    seconds = timing.interleave(
+        {"hand": large.by_hand, "solve": large.by_solve, "small": small.by_solve, "begin": begin},
+        size.rounds,
+    )
+    rows, steps = size.separable_rows, size.separable_steps
+    note = f"by hand {timing.microseconds(seconds['hand'], steps)}"
+    ratios = seconds["solve"] / seconds["hand"]
+    yield timing.line(f"separable, n = {rows:,}, solve / by hand", ratios, most=1.1, note=note)
+    ratios = (seconds["solve"] - seconds["begin"]) / seconds["small"]
+    note = f"without the beginning, {np.median(seconds['begin']):.2g} s, which copies v"
+    yield timing.line(f"separable, n = {rows:,} / n = {rows // 100:,}", ratios, note=note)
+
+
+def memory(size: Size) -> Iterator[timing.Line]:
+    """What `solve` allocates beyond what the caller holds, in units of v."""
+    script = Path(__file__).with_name("memory.py")
+    if not Path("/proc/self/clear_refs").exists():
+        skip("memory", "it needs Linux's /proc")
+        return
+    seen = [timing.in_new_process(script, str(size.separable_rows)) for _ in range(3)]
+    for name, asked in (("again", {"most": 1.5}), ("first", {})):
+        values = [peaks[name] for peaks in seen]
+        note = "arrays at the end {:.2f}".format(seen[0]["arrays"]) if name == "again" else ""
+        told = "with the compiler's" if name == "first" else note
+        yield timing.line(f"memory of solve / v, {name} call", values, note=told, **asked)
+
+
+# Sweeps.
+
+
+class Grid(NamedTuple):
+    """A sweep: 16 step sizes by 4 keys of one problem."""
+
+    problem: rsgda.Problem
+    theta: Any
+    v: Any
+    steps: int
+    algorithms: tuple[rsgda.RSGDA, ...]
+    keys: Array
+
+    def sweep(self) -> rsgda.Table:
+        return rsgda.sweep(
+            self.problem, self.algorithms, self.theta, self.v, keys=self.keys, steps=self.steps
+        )
+
+    def one_by_one(self) -> list[rsgda.Result]:
+        return [
+            rsgda.solve(self.problem, algorithm, self.theta, self.v, key=key, steps=self.steps)
+            for algorithm in self.algorithms
+            for key in self.keys
+        ]
+
+
+def toy_grid(steps: int) -> Grid:
+    algorithms = [
+        rsgda.RSGDA(p=P, alpha=float(alpha), eta=float(eta))
+        for alpha in np.geomspace(0.002, 0.02, 4)
+        for eta in np.geomspace(0.02, 0.2, 4)
+    ]
+    return Grid(TOY.problem, *TOY.start("float32"), steps, tuple(algorithms), jr.split(KEY, 4))
+
+
+def network_loss(theta: list[Array], v: Array, batch: tuple[Array, Array]) -> Array:
+    """Squared loss of a small network whose inputs are shifted by v."""
+    x, y = batch
+    hidden = jnp.tanh((x + v) @ theta[0])
+    return jnp.mean(jnp.square(hidden @ theta[1] - y)) - jnp.sum(jnp.square(v))
+
+
+def network_grid(steps: int) -> Grid:
+    numbers = np.random.default_rng(0)
+    data = tuple(jnp.asarray(numbers.normal(size=(1_000, k)).astype("f")) for k in (20, 1))
+    problem = rsgda.Problem(network_loss, data=data, batch_size=64)
+    shapes = ((20, 64), (64, 1))
+    theta = [jnp.asarray(0.1 * numbers.normal(size=shape).astype("f")) for shape in shapes]
+    algorithms = [
+        rsgda.RSGDA(p=P, alpha=float(alpha), eta=0.05) for alpha in np.geomspace(1e-3, 1e-2, 16)
+    ]
+    return Grid(problem, theta, jnp.zeros(20), steps, tuple(algorithms), jr.split(KEY, 4))
+
+
+def sweep(size: Size) -> Iterator[timing.Line]:
+    """64 rows at once against one after the other."""
+    grid = toy_grid(size.sweep_steps)
+    table, singles = grid.sweep(), grid.one_by_one()
+    for i in range(len(grid.algorithms)):
+        for j in range(len(grid.keys)):
+            single = singles[i * len(grid.keys) + j]
+            close("a row of the sweep and the single run", table[i, j].theta, single.theta)
+    seconds = timing.interleave({"singles": grid.one_by_one, "sweep": grid.sweep}, size.rounds)
+    note = f"sweep {timing.microseconds(seconds['sweep'], grid.steps)} of all 64 rows"
+    ratios = seconds["singles"] / seconds["sweep"]
+    yield timing.line("sweep, throughput / one by one", ratios, least=6, note=note)
+
+
+def plans(size: Size) -> Iterator[timing.Line]:
+    """Both plans of a sweep, and whether the better one is chosen."""
+    grids = {"toy": toy_grid(size.sweep_steps), "network": network_grid(size.network_steps)}
+    for name, grid in grids.items():
+        seconds = timing.interleave(
+            {
+                "apart": functools.partial(sweep_by_plan, grid, together=False),
+                "together": functools.partial(sweep_by_plan, grid, together=True),
+            },
+            size.rounds,
+        )
+        chosen, other = ("apart", "together") if chooses_apart(grid) else ("together", "apart")
+        note = f"chosen: {chosen}"
+        ratios = seconds[chosen] / seconds[other]
+        yield timing.line(f"sweep of {name}, plan chosen / other", ratios, most=1, note=note)
+
+
+def sweep_by_plan(grid: Grid, *, together: bool) -> rsgda.Table:
+    with mock.patch.object(plan, "together_pays", return_value=together):
+        return grid.sweep()
+
+
+def chooses_apart(grid: Grid) -> bool:
+    """Whether rows with different coins run one group after the other."""
+    first = grid.algorithms[0].init(grid.problem, grid.theta, grid.v, grid.keys[0])
+    return len(plan.blocks(grid.problem, grid.algorithms, grid.keys, first)) > 1
+
+
+# Starting up.
+
+
+def start(size: Size) -> Iterator[timing.Line]:
+    """What a user waits for before anything runs."""
+    import sys
+
+    def imports(line: str) -> list[float]:
+        return timing.commands([sys.executable, "-c", line], size.commands)
+
+    yield timing.line("import rsgda", imports("import rsgda"), unit="s", most=1.5)
+    yield timing.line("import of solve with JAX", imports("from rsgda import solve"), unit="s")
+    command = Path(sysconfig.get_path("scripts"), "rsgda")
+    if importlib.util.find_spec("rsgda.cli") is None or not command.exists():
+        skip("rsgda --help", "there is no command line yet")
+        return
+    seconds = timing.commands([str(command), "--help"], size.commands)
+    yield timing.line("rsgda --help", seconds, unit="s", most=0.5)
+
+
+# What is the same for all.
+
+
+def same(what: str, left: Any, right: Any) -> None:
+    """Stop if two contestants did not do the same work."""
+    if not np.array_equal(left, right):
+        raise SystemExit(f"{what} differ: {left} and {right}")
+
+
+def close(what: str, left: Any, right: Any) -> None:
+    """Stop if two contestants did not do the same work, up to rounding."""
+    if not np.allclose(left, right, rtol=1e-3, atol=1e-4):
+        raise SystemExit(f"{what} differ by {np.max(np.abs(np.asarray(left) - np.asarray(right)))}")
+
+
+def skip(name: str, reason: str) -> None:
+    print(f"{name}: skipped, {reason}.")
+
+
+BENCHMARKS: dict[str, Callable[[Size], Iterator[timing.Line]]] = {
+    "loop": loop,
+    "torch": eager,
+    "separable": separable,
+    "memory": memory,
+    "sweep": sweep,
+    "plans": plans,
+    "start": start,
+}
+
+
+def main() -> None:
+    """Run the benchmarks that are asked for and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser.add_argument("--quick", action="store_true", help="small sizes: to see that it runs")
+    parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=list(BENCHMARKS))
+    parser.add_argument("--json", type=Path, help="write the numbers to this file")
+    arguments = parser.parse_args()
+    size = QUICK if arguments.quick else FULL
+    lines = [entry for name in arguments.only for entry in BENCHMARKS[name](size)]
+    if lines:
+        timing.show(lines)
+    if arguments.json:
+        timing.save(lines, arguments.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""Measure, in a process of its own, what `solve` allocates on a separable problem: n as argument.
+
+Prints the peaks beyond what the caller holds, in units of v, as JSON: of the first call, with
+what the compiler takes, and of another; and the JAX arrays that are left while the result lives.
+"""
+
+import gc
+import json
+import sys
+from pathlib import Path
+
+import core
+import jax
+
+
+def resident(what: str) -> int:
+    """Return the bytes of this process: VmRSS now, or VmHWM at most since `forget`."""
+    for entry in Path("/proc/self/status").read_text().splitlines():
+        if entry.startswith(what):
+            return 1024 * int(entry.split()[1])
+    raise SystemExit(f"/proc/self/status has no {what}")
+
+
+def forget() -> int:
+    """Start a new high-water mark and return where it starts."""
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")
+    return resident("VmRSS")
+
+
+def arrays() -> int:
+    """Return the bytes of all live JAX arrays."""
+    return sum(array.nbytes for array in jax.live_arrays())
+
+
+def main() -> None:
+    """Run twice and print the peaks."""
+    case = core.Robust(int(sys.argv[1]), steps=500)
+    v, held, seen = case.data[0].nbytes, arrays(), {}
+    for call in ("first", "again"):
+        before = forget()
+        result = case.by_solve()
+        seen[call] = (resident("VmHWM") - before) / v
+        seen["arrays"] = (arrays() - held) / v
+        del result
+    print(json.dumps(seen))
+
+
+if __name__ == "__main__":
+    main()
