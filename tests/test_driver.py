@@ -239,3 +239,66 @@ def test_repr_of_a_result():
     result = run(steps=50, record=phi)
     assert "FINISHED" in repr(result)
     assert "phi=" in repr(result)
+
+
+def test_record_may_keep_what_it_is_given():
+    """The compiled loop takes its arrays away, but not those that a record function holds."""
+    kept = []
+
+    def record(problem, state):
+        kept.append(state)
+        return {"first": state.theta[0]}
+
+    result = run(steps=40, every=10, record=record)
+    assert [int(state.step) for state in kept] == [0, 10, 20, 30, 40]  # once at the door
+    np.testing.assert_array_equal(
+        [float(state.theta[0]) for state in kept[1:]], result.history["first"]
+    )
+
+
+def test_numpy_starts_are_canonical():
+    """NumPy's float64 is an ordinary start in float32 mode: it is converted without a word."""
+    with jax.enable_x64(False):
+        result = rsgda.solve(
+            rsgda.Problem(lambda theta, v: theta @ v - v @ v),
+            ALGORITHM,
+            np.ones(2),
+            np.zeros(2),
+            key=KEY,
+            steps=5,
+        )
+    assert result.theta.dtype == np.float32
+
+
+def test_prepared_values_of_any_dtype():
+    """Integers and settings among prepared values are fine; a refused run leaves no NaN there."""
+    problem = rsgda.Problem(
+        lambda f, v: f[0] @ v * f[2] - v @ v + f[1].astype(float) * jnp.sum(f[0] ** 2),
+        prepare=lambda theta: (jnp.tanh(theta), jnp.argmax(theta), 2.0),
+    )
+    result = rsgda.solve(problem, ALGORITHM, jnp.ones(2), jnp.zeros(2), key=KEY, steps=20)
+    assert result.status is rsgda.Status.FINISHED
+    root = rsgda.Problem(
+        lambda f, v: f @ v - v @ v + jnp.sum(f), prepare=lambda theta: jnp.sqrt(1 - theta)
+    )
+    algorithm = rsgda.RSGDA(p=0.5, alpha=0.3, eta=0.1)
+    result = rsgda.solve(root, algorithm, jnp.zeros(2), jnp.zeros(2), key=KEY, steps=200)
+    assert result.status is rsgda.Status.DIVERGED
+    for leaf in jax.tree.leaves(result.state._replace(key=None)):
+        assert np.all(np.isfinite(leaf))
+
+
+def test_stop_asks_the_record_of_this_call(tmp_path):
+    """A run that was stopped goes on when a later call's record function does not stop it."""
+
+    def go(least):
+        def record(problem, state):
+            return {"stop": state.theta[0] < least}
+
+        return run(steps=400, every=10, record=record, checkpoint=tmp_path / "run")
+
+    first, second = go(1.5), go(1.0)
+    assert first.status is second.status is rsgda.Status.STOPPED
+    assert first.history["step"][-1] < second.history["step"][-1]
+    assert go(1.0).history["step"][-1] == second.history["step"][-1]
+    assert run(steps=400, checkpoint=tmp_path / "run").status is rsgda.Status.FINISHED

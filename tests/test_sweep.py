@@ -184,3 +184,26 @@ def test_table():
     assert table[-1, -1].history["step"].tolist() == [0]
     with pytest.raises(IndexError):
         table[2, 0]
+
+
+@pytest.mark.parametrize(
+    "algorithm", [rsgda.SGDA(alpha=0.05, eta=0.3), rsgda.RSGDA(p=0.5, alpha=0.05, eta=0.3)]
+)
+def test_keys_that_do_not_stack(algorithm):
+    """Keys of another kind draw differently when mapped over; their rows are single runs too."""
+    keys = jr.split(jr.key(0, impl="rbg"), 2)
+    table = rsgda.sweep(TOY.problem, [algorithm] * 2, *TOY.start(), keys=keys, steps=20)
+    for j in range(2):
+        single = rsgda.solve(TOY.problem, algorithm, *TOY.start(), key=keys[j], steps=20)
+        np.testing.assert_allclose(table[1, j].theta, single.theta, rtol=1e-9)
+
+
+def test_an_ended_row_counts_no_more():
+    algorithms = [
+        rsgda.SGDmax(delta=1e-2, alpha=alpha, eta=0.02, max_ascents=5) for alpha in (0.1, 1e300)
+    ]
+    table = rsgda.sweep(TOY.problem, algorithms, *TOY.start(), keys=KEYS[:1], steps=50, every=10)
+    single = rsgda.solve(TOY.problem, algorithms[1], *TOY.start(), key=KEYS[0], steps=50)
+    assert single.status is rsgda.Status.DIVERGED
+    assert table[1, 0].history["gradients"][-1] == single.history["gradients"][-1]
+    assert isinstance(table[1, 0].theta, jax.Array)

@@ -276,3 +276,29 @@ def test_sgdmax_measures_on_minibatches():
     assert float(state.memory) >= toy.mu * (1 - 1e-9)
     gap = toy.phi(state.theta) - toy.loss(state.theta, state.v)
     assert gap < 0.1
+
+
+@pytest.mark.parametrize(
+    ("curvatures", "delta", "eta"),
+    [([1.0, 0.01], 1e-3, 0.5), ([1.0, 1e-3], 1e-4, 1.0), ([1.0, 1 / 30], 1e-2, 0.05)],
+)
+def test_sgdmax_is_not_fooled_by_steep_directions(curvatures, delta, eta):
+    """Steep directions hide the flat one at first; what is measured must wait for it."""
+    m = jnp.asarray(curvatures)
+
+    def loss(theta, v):
+        return jnp.sum(theta**2) + m @ v - jnp.sum(m * v**2) / 2
+
+    algorithm = rsgda.SGDmax(delta=delta, alpha=0.1, eta=eta, max_ascents=100_000)
+    problem = rsgda.Problem(loss)
+    result = rsgda.solve(problem, algorithm, jnp.ones(1), jnp.zeros(2), key=KEY, steps=5)
+    assert jnp.sum(m) / 2 - loss(jnp.zeros(1), result.v) <= delta
+
+
+def test_sgdmax_says_when_the_cap_ended_the_ascents():
+    toy = Toy(kinds="A", kappa=30.0)
+    for most, certified in ((3, False), (3000, True)):
+        algorithm = rsgda.SGDmax(delta=1e-3, alpha=0.1, eta=0.5, mu=toy.mu, max_ascents=most)
+        state = algorithm.init(toy.problem, *toy.start(), KEY)
+        _, info = algorithm.step(toy.problem, state)
+        assert bool(info.certified) is certified

@@ -47,6 +47,43 @@ CASES = {
     "eta negative": (lambda: rsgda.SGDA(alpha=0.1, eta=-1), "`eta` must be a positive", "-1"),
     "eta infinite": (lambda: rsgda_with(eta=float("inf")), "`eta` must be a positive", "inf"),
     "eta text": (lambda: rsgda_with(eta="big"), "`eta` must be a positive number, a", "'big'"),
+    "alpha complex": (lambda: rsgda_with(alpha=1j), "`alpha` must be a positive", "1j"),
+    "alpha tuple": (lambda: rsgda_with(alpha=(0.1, 0.2)), "`alpha` must be a pos", "(0.1, 0.2)"),
+    "alpha vector": (
+        lambda: solve(algorithm=rsgda_with(alpha=jnp.array([0.1, 0.2]))),
+        "`alpha` must be a single number",
+        "[0.1, 0.2]",
+    ),
+    "delta text": (lambda: rsgda.SGDmax(delta="a", alpha=1, eta=1), "`delta` must be a", "'a'"),
+    "m large": (lambda: rsgda.ESGDA(m=2**31, alpha=1, eta=1), "`m` must be below 2**31", "21474"),
+    "schedule branches": (
+        lambda: solve(algorithm=rsgda_with(alpha=lambda k: 0.1 if k < 3 else 0.01)),
+        "`alpha` as a schedule must be a function of the step k",
+        "TracerBoolConversionError",
+    ),
+    "separable text": (lambda: problem_with(separable="no"), "`separable` must be True", "'no'"),
+    "loss of one": (
+        lambda: solve(rsgda.Problem(lambda theta: jnp.sum(theta))),
+        "`loss` must be a function of JAX arrays that is called as loss(theta, v)",
+        "positional argument",
+    ),
+    "loss with aux": (
+        lambda: solve(rsgda.Problem(lambda theta, v: (jnp.sum(theta), v))),
+        "`loss` must return a floating scalar",
+        "(",
+    ),
+    "a number among arrays": (
+        lambda: solve(theta={"w": THETA, "o": 0.0}),
+        "`theta`['o'] must be an array to be moved",
+        "0.0",
+    ),
+    "no list": (
+        lambda: rsgda.sweep(
+            rsgda.Problem(loss), rsgda_with(), THETA, V, keys=jr.split(KEY, 2), steps=1
+        ),
+        "`algorithms` must be a list",
+        "RSGDA(",
+    ),
     "m zero": (lambda: rsgda.ESGDA(m=0, alpha=1, eta=1), "`m` must be a whole number", "0"),
     "m half": (lambda: rsgda.ESGDA(m=1.5, alpha=1, eta=1), "`m` must be a whole number", "1.5"),
     "delta": (lambda: rsgda.SGDmax(delta=0, alpha=1, eta=1), "`delta` must be a positive", "0"),
@@ -136,6 +173,14 @@ CASES = {
         "`project_v` must treat each row by itself",
         "rows=True",
     ),
+    "projection to nowhere": (
+        lambda: solve(
+            rsgda.Problem(lambda theta, v: jnp.sum(theta) - v @ v, project_v=to_nowhere),
+            v=jnp.zeros(20_000),
+        ),
+        "`v` must start inside the set of `project_v`",
+        "nan",
+    ),
     "projection changes shape": (
         lambda: solve(rsgda.Problem(loss, project_v=lambda v: v[:2])),
         "`project_v` must return the structure, shapes and dtypes",
@@ -205,6 +250,10 @@ CASES = {
         "optax",
     ),
 }
+
+
+def to_nowhere(v):
+    return v.at[7].set(jnp.nan)
 
 
 class Unhashable:

@@ -14,6 +14,8 @@ from jax.core import Tracer
 
 def positive(name: str, value: object) -> None:
     """Raise unless `value` is a positive finite number."""
+    if is_foreign(value):
+        raise ValueError(f"`{name}` must be a positive finite number, got {value!r}.")
     number = host_number(value)
     if number is not None and not (math.isfinite(number) and number > 0):
         raise ValueError(f"`{name}` must be a positive finite number, got {value!r}.")
@@ -21,7 +23,7 @@ def positive(name: str, value: object) -> None:
 
 def probability(name: str, value: object) -> None:
     """Raise unless `value` lies strictly between 0 and 1."""
-    if isinstance(value, (bool, str)) or value is None or callable(value):
+    if is_foreign(value) or callable(value):
         raise ValueError(f"`{name}` must be a number in (0, 1), got {value!r}.")
     number = host_number(value)
     if number is not None and not 0 < number < 1:
@@ -30,17 +32,24 @@ def probability(name: str, value: object) -> None:
 
 def whole(name: str, value: object, least: int) -> None:
     """Raise unless `value` is a whole number of at least `least`."""
-    wrong = value is None or isinstance(value, (bool, float, str, tuple, list, dict))
+    wrong = is_foreign(value) or isinstance(value, float)
     if isinstance(value, (jax.Array, np.ndarray, np.generic)):
         wrong = not jnp.issubdtype(value.dtype, jnp.integer)
     number = host_number(value)
-    if wrong or (number is not None and number < least):
+    if wrong or (number is not None and not least <= number < 2**63):
         raise ValueError(f"`{name}` must be a whole number, at least {least}, got {value!r}.")
+
+
+def counted(name: str, value: object) -> None:
+    """Raise unless a whole number fits the 32 bits that compiled loops count in."""
+    number = host_number(value)
+    if number is not None and number >= 2**31:
+        raise ValueError(f"`{name}` must be below 2**31, got {value!r}.")
 
 
 def step_size(name: str, value: object) -> None:
     """Raise unless `value` is a positive number, a schedule or an optax transformation."""
-    if isinstance(value, (str, bool, list, dict)) or value is None:
+    if is_foreign(value) and not is_optimiser(value):
         raise ValueError(
             f"`{name}` must be a positive number, a schedule `k -> value` or an optax "
             f"transformation, got {value!r}."
@@ -63,6 +72,16 @@ def function(name: str, value: object) -> None:
             "write it as a module-level function and pass its arrays through `theta`, `v` or "
             "`data`."
         ) from error
+
+
+def is_foreign(value: object) -> bool:
+    """Say whether `value` is something that no number can be; placeholders are not."""
+    if isinstance(value, (jax.Array, np.ndarray, np.generic)):
+        return not jnp.issubdtype(value.dtype, jnp.number) or jnp.issubdtype(
+            value.dtype, jnp.complexfloating
+        )
+    kinds = (bool, complex, str, bytes, tuple, list, dict, set, frozenset)
+    return value is None or isinstance(value, kinds)
 
 
 def is_optimiser(value: object) -> bool:

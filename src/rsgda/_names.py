@@ -19,7 +19,7 @@ def short(value: Any) -> str:
     ('0.1', 'optax(step_size=-0.1)')
     """
     if hasattr(value, "init") and hasattr(value, "update"):
-        return f"optax({', '.join(dict.fromkeys(_numbers(value.update, ())))})"
+        return f"optax({', '.join(dict.fromkeys(_numbers((value.update,), ())))})"
     if isinstance(value, types.FunctionType):
         return f"{value.__name__}({', '.join(dict.fromkeys(_numbers(value, ())))})"
     return repr(value)
@@ -38,8 +38,10 @@ def _numbers(value: Any, within: tuple[int, ...]) -> list[str]:
     elif isinstance(value, dict):
         pairs = value.items()
     for name, content in pairs:
+        if name.startswith("#") and len(within) > 1:
+            continue  # what is written inside of a library's functions is not the user's number
         if isinstance(content, (int, float)) and not isinstance(content, bool):
-            found.append(f"{name}={content!r}")
+            found.append(repr(content) if name.startswith("#") else f"{name}={content!r}")
         else:
             found += _numbers(content, within)
     return found
@@ -56,7 +58,19 @@ def _closed_over(function: types.FunctionType) -> list[tuple[str, Any]]:
         with contextlib.suppress(ValueError):
             found.append((name, cell.cell_contents))
     names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
-    return [*found, *zip(names, defaults, strict=True), *(function.__kwdefaults__ or {}).items()]
+    found += [*zip(names, defaults, strict=True), *(function.__kwdefaults__ or {}).items()]
+    return found + [(f"#{place}", number) for place, number in enumerate(_written(code))]
+
+
+def _written(code: types.CodeType) -> list[int | float]:
+    """List the numbers that are written in a function's body."""
+    found: list[int | float] = []
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found += _written(constant)
+        elif isinstance(constant, (int, float)) and not isinstance(constant, bool):
+            found.append(constant)
+    return found
 
 
 def qualified(value: Any) -> str:

@@ -33,6 +33,12 @@ def freeze(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: leaf if is_float_array(leaf) else _static(leaf), tree)
 
 
+def freeze_values(tree: PyTree) -> PyTree:
+    """Return `tree` with every leaf that is no array at all moved into its structure."""
+    arrays = (jax.Array, np.ndarray)
+    return jax.tree.map(lambda leaf: leaf if isinstance(leaf, arrays) else _static(leaf), tree)
+
+
 def freeze_numbers(tree: PyTree) -> PyTree:
     """Return `tree` with its numbers as arrays and its functions moved into its structure.
 

@@ -15,7 +15,7 @@ from jax import Array, lax
 
 from rsgda._checks import is_optimiser
 from rsgda._names import short
-from rsgda._trees import PyTree, Static, freeze, is_float_array, thaw
+from rsgda._trees import PyTree, Static, freeze, freeze_values, is_float_array, thaw
 from rsgda.problem import Batch, Problem
 
 Schedule = Callable[[Array], Any]
@@ -123,7 +123,7 @@ def start(
     prepared = None
     if problem.prepare is not None:
         # Only its shape is needed: the first ascent will compute the value.
-        shape = jax.eval_shape(lambda theta: freeze(problem.prepare(thaw(theta))), theta)  # pyright: ignore
+        shape = jax.eval_shape(lambda theta: freeze_values(problem.prepare(thaw(theta))), theta)  # pyright: ignore
         empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape)
         prepared = Prepared(empty, jnp.zeros((), bool))
     ascent_state: PyTree = None
@@ -277,14 +277,9 @@ def apply(state: State, change: Change) -> State:
     """Return the state after a move."""
     v, ascent_state = change.v, change.ascent_state
     if change.places is not None:
-
-        def write(leaf: Array, rows: Array) -> Array:
-            there = leaf.at[change.places]
-            # Rows that are drawn twice hold the same values, so that the order does not matter.
-            return (
-                there.add(rows, mode="drop") if change.adds.value else there.set(rows, mode="drop")
-            )
-
+        # Rows that are drawn twice hold the same values, so that the order does not matter.
+        method = "add" if change.adds.value else "set"
+        write = lambda leaf, rows: getattr(leaf.at[change.places], method)(rows, mode="drop")  # noqa: E731
         v, ascent_state = jax.tree.map(write, (state.v, state.ascent_state), (v, ascent_state))
     prepared = state.prepared
     if prepared is not None:
@@ -311,7 +306,7 @@ def refresh(problem: Problem, state: State, wanted: bool | Array) -> State:
     value = lax.fori_loop(
         0,
         stale.astype(jnp.int32),
-        lambda _, __: freeze(prepare(thaw(state.theta))),
+        lambda _, __: freeze_values(prepare(thaw(state.theta))),
         state.prepared.value,
     )
     return state._replace(prepared=Prepared(value, state.prepared.fresh | wanted))
@@ -328,7 +323,10 @@ def spent(before: State, after: State) -> Info:
 
 def size(step: Step, k: Array) -> Array:
     """Return the step size at iteration k of a number or a schedule."""
-    return jnp.asarray(step(k) if callable(step) else step)
+    if not callable(step):
+        return jnp.asarray(step)
+    with jax.numpy_dtype_promotion("standard"):  # optax's schedules rely on it
+        return jnp.asarray(step(k))
 
 
 def _moved(

@@ -81,6 +81,8 @@ class Problem:
             raise ValueError("`loss` must be a function, got None.")
         for name in ("loss", "sample", "project_v", "project_theta", "prepare"):
             _checks.function(name, getattr(self, name))
+        if not isinstance(self.separable, bool):
+            raise ValueError(f"`separable` must be True or False, got {self.separable!r}.")
         if self.data is not None and self.sample is not None:
             raise ValueError("`data` and `sample` are two sources of batches; give one of them.")
         if self.data is None:
@@ -106,6 +108,7 @@ class Problem:
         if len(set(rows.values())) > 1:
             raise ValueError(f"`data` must have one number of rows throughout, got {rows}.")
         _checks.whole("batch_size", self.batch_size, 1)
+        object.__setattr__(self, "batch_size", int(self.batch_size))  # pyright: ignore
         if self.batch_size is not None and self.batch_size > self.rows:
             raise ValueError(
                 f"`batch_size` must be at most the {self.rows} rows of `data`, "
@@ -190,6 +193,8 @@ def _slope_v(loss: Any, prepared: PyTree, v: PyTree, arguments: tuple) -> Any:
 
 
 def _scalar(value: Any) -> Array:
+    if value is None or isinstance(value, (tuple, list, dict, str)):
+        raise ValueError(f"`loss` must return a floating scalar, got {value!r}.")
     shape = jnp.shape(value)
     if shape != () or not jnp.issubdtype(jnp.result_type(value), jnp.floating):
         raise ValueError(

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from rsgda._checks import host_number, positive
-from rsgda._trees import PyTree
+from rsgda._trees import PyTree, freeze, thaw
 
 __all__ = ["ball", "box", "simplex", "zero_sum_ball"]
 
@@ -108,6 +108,13 @@ class _Shown:
 
     made_by: ClassVar[str]
 
+    def __call__(self, tree: PyTree) -> PyTree:
+        """Project the arrays; functions and settings of a module stay as they are."""
+        return thaw(self._project(freeze(tree)))
+
+    def _project(self, tree: PyTree) -> PyTree:
+        raise TypeError(f"{type(self).__name__} does not say how it projects")
+
     def __repr__(self) -> str:
         numbers = (f"{f.name}={getattr(self, f.name)!r}" for f in dataclasses.fields(self))
         return f"{self.made_by}({', '.join(numbers)})"
@@ -119,7 +126,7 @@ class _Ball(_Shown):
     rows: bool
     made_by = "ball"
 
-    def __call__(self, tree: PyTree) -> PyTree:
+    def _project(self, tree: PyTree) -> PyTree:
         if self.rows:
             return jax.vmap(dataclasses.replace(self, rows=False))(tree)
         # In units of the radius nothing underflows, and the factor is exactly 1 inside the ball:
@@ -134,7 +141,7 @@ class _ZeroSumBall(_Shown):
     beta: float
     made_by = "zero_sum_ball"
 
-    def __call__(self, tree: PyTree) -> PyTree:
+    def _project(self, tree: PyTree) -> PyTree:
         mean = _total(lambda leaf: leaf, tree) / sum(leaf.size for leaf in jax.tree.leaves(tree))
         centred = jax.tree.map(lambda leaf: leaf - mean.astype(leaf.dtype), tree)
         # Scaling keeps the sum at zero, hence the two projections in turn are that on V.
@@ -147,7 +154,7 @@ class _Box(_Shown):
     upper: float
     made_by = "box"
 
-    def __call__(self, tree: PyTree) -> PyTree:
+    def _project(self, tree: PyTree) -> PyTree:
         return jax.tree.map(lambda leaf: jnp.clip(leaf, self.lower, self.upper), tree)
 
 
@@ -156,7 +163,7 @@ class _Simplex(_Shown):
     scale: float
     made_by = "simplex"
 
-    def __call__(self, tree: PyTree) -> PyTree:
+    def _project(self, tree: PyTree) -> PyTree:
         # Here and not above: optax takes longer to import than the rest of this package.
         from optax.projections import projection_simplex
 

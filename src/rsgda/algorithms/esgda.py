@@ -43,6 +43,7 @@ class ESGDA(Algorithm):
     def __post_init__(self) -> None:
         """Refuse numbers that cannot work."""
         _checks.whole("m", self.m, 1)
+        _checks.counted("m", self.m)
         _checks.step_size("alpha", self.alpha)
         _checks.step_size("eta", self.eta)
 

@@ -13,7 +13,6 @@ from rsgda._names import short
 from rsgda._trees import PyTree, is_float_array
 from rsgda.moves import (
     Algorithm,
-    Info,
     State,
     Step,
     apply,
@@ -30,8 +29,24 @@ from rsgda.problem import Problem
 
 # A quotient of differences is an average of curvatures, never below the smallest: it is halved.
 SAFETY = 2.0
-# Early ascents see the steep directions only, so the first measurement waits for this many.
-FIRST_ASCENTS = 8
+# So many times 1 / (eta * curvature) ascents: a direction that steep has then lost a factor e^4.
+SETTLED = 4.0
+
+
+class Certified(NamedTuple):
+    """What a step spent, and whether its ascents were enough.
+
+    Attributes:
+        descents: updates of theta in this step.
+        ascents: updates of v in this step.
+        gradients: gradients in this step.
+        certified: False where `max_ascents` ended the ascents before delta was reached.
+    """
+
+    descents: Array
+    ascents: Array
+    gradients: Array
+    certified: Array
 
 
 @jax.tree_util.register_dataclass
@@ -54,8 +69,9 @@ class SGDmax(Algorithm):
         eta: v's step size, likewise; at most 1/L with exact gradients, else 1/(2L).
         max_ascents: the most ascents in one step.
         mu: the strong concavity of F in v; None measures the curvature along the ascents and
-            takes half of the smallest so far. With minibatches that is one more gradient a step,
-            and `max_ascents` ascents until it is known or where eta is an optax transformation.
+            takes half of the smallest so far; the first step takes as many ascents as that needs.
+            With minibatches it is one more gradient a step, and `max_ascents` ascents until it
+            is known. Where eta is an optax transformation, the first step takes them all.
 
     >>> SGDmax(delta=1e-3, alpha=0.3, eta=10.0)
     SGDmax(delta=0.001, alpha=0.3, eta=10.0, max_ascents=1000, mu=None)
@@ -76,6 +92,7 @@ class SGDmax(Algorithm):
         _checks.step_size("alpha", self.alpha)
         _checks.step_size("eta", self.eta)
         _checks.whole("max_ascents", self.max_ascents, 1)
+        _checks.counted("max_ascents", self.max_ascents)
         if self.mu is not None:
             _checks.positive("mu", self.mu)
 
@@ -89,16 +106,17 @@ class SGDmax(Algorithm):
         memory = jnp.full((), jnp.inf, _norm_type(v))
         return start(problem, theta, v, key, self.alpha, self.eta, memory=memory)
 
-    def step(self, problem: Problem, state: State) -> tuple[State, Info]:
+    def step(self, problem: Problem, state: State) -> tuple[State, Certified]:
         """Ascend as often as needed, then descend."""
         key_ascents, key_descent = jr.split(jr.fold_in(state.key, state.step))
         ready = refresh(problem, state, True)
         climb = self._until_certified if problem.exact else self._by_count
-        inner = climb(problem, ready, key_ascents)
+        inner, certified = climb(problem, ready, key_ascents)
         new = descend(problem, inner, key_descent, self.alpha)
-        return new._replace(step=state.step + 1), spent(state, new)
+        info = Certified(*spent(state, new), certified=certified)
+        return new._replace(step=state.step + 1), info
 
-    def _until_certified(self, problem: Problem, state: State, key: Array) -> State:
+    def _until_certified(self, problem: Problem, state: State, key: Array) -> tuple[State, Array]:
         batch = problem.draw(key)
 
         def climb(at: _Climb) -> _Climb:
@@ -118,8 +136,8 @@ class SGDmax(Algorithm):
             enough = self._mu(seen, state.memory, squared.dtype) * 2 * self._delta(squared.dtype)
             certified = squared <= enough
             if self.mu is None:
-                unknown = jnp.isinf(state.memory) & (at.rounds < FIRST_ASCENTS)
-                certified &= ~unknown | (squared == 0)
+                settled = ~jnp.isinf(state.memory) | self._settled(state, seen, at.rounds)
+                certified &= settled | (squared == 0)
             if problem.project_v is None:
                 # The certificate is that of the old point; under a projection, of the new one.
                 stay = at.state._replace(gradients=new.gradients, refused=new.refused)
@@ -139,14 +157,26 @@ class SGDmax(Algorithm):
             jnp.zeros((), bool),
         )
         last = lax.while_loop(unfinished, climb, first)
-        return last.state._replace(memory=_remember(last.seen, state.memory))
+        memory = _remember(last.seen, state.memory)
+        return last.state._replace(memory=memory), last.certified
 
-    def _by_count(self, problem: Problem, state: State, key: Array) -> State:
+    def _settled(self, state: State, seen: Array, rounds: Array) -> Array:
+        """Say whether a first measurement can be trusted.
+
+        Early ascents see the steep directions, which die out at the rate that is measured:
+        after some times 1 / (eta * curvature) rounds what is left is flatter, or it is right.
+        """
+        if _checks.is_optimiser(self.eta):
+            return jnp.zeros((), bool)
+        done = rounds.astype(seen.dtype) * size(self.eta, state.step).astype(seen.dtype)
+        return jnp.where(jnp.isinf(seen), False, done * seen >= SETTLED)
+
+    def _by_count(self, problem: Problem, state: State, key: Array) -> tuple[State, Array]:
         batch = problem.draw(jr.fold_in(key, 0))
         value, gradient = slope(problem, state, batch)
         before = problem.look(state.v, batch)
         squared = _dot(gradient, gradient)
-        rounds = self.max_ascents
+        rounds, enough = self.max_ascents, jnp.zeros((), bool)
         # A step reaches batch_size of the n rows of a separable v.
         share = problem.batch_size / problem.rows if problem.separable else 1.0  # pyright: ignore
         if not _checks.is_optimiser(self.eta):
@@ -161,7 +191,7 @@ class SGDmax(Algorithm):
             count = jnp.ceil(needed / (eta * of_rows * share))
             count = jnp.where(jnp.isnan(count), jnp.inf, count)
             most = jnp.asarray(self.max_ascents).astype(count.dtype)
-            rounds = jnp.clip(count, 1, most).astype(jnp.int32)
+            rounds, enough = jnp.clip(count, 1, most).astype(jnp.int32), count <= most
         new = apply(state, ascent_along(problem, state, batch, (value, gradient), self.eta))
         new = lax.fori_loop(
             1,
@@ -173,7 +203,7 @@ class SGDmax(Algorithm):
             _, after = slope(problem, new, batch)
             seen = _curvature(before, gradient, problem.look(new.v, batch), after)
             new = new._replace(gradients=new.gradients + 1, memory=_remember(seen, state.memory))
-        return new
+        return new, enough
 
     def _mu(self, seen: Array, remembered: Array, dtype: Any) -> Array:
         """Return the curvature to count on; 0 where none is known."""

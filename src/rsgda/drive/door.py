@@ -11,7 +11,7 @@ from jax import Array
 
 from rsgda import _checks
 from rsgda._trees import PyTree, Static, freeze, is_float_array, thaw
-from rsgda.drive.result import COUNTERS, shown
+from rsgda.drive.result import COUNTERS, to_keep
 from rsgda.moves import State
 from rsgda.problem import Problem
 
@@ -32,9 +32,17 @@ def check_call(problem: Any, algorithms: Any, theta: Any, v: Any, steps: Any, ev
                 f"got {algorithm!r}."
             )
         _check_schedules(algorithm)
-    _checks.whole("steps", steps, 0)
-    if steps > MOST_STEPS:
-        raise ValueError(f"`steps` must be at most {MOST_STEPS}, got {steps}.")
+        for path, leaf in jax.tree_util.tree_leaves_with_path(algorithm):
+            if getattr(leaf, "ndim", 0):
+                name = jax.tree_util.keystr(path).lstrip(".")
+                raise ValueError(f"`{name}` must be a single number, got {leaf!r}.")
+        loops = _checks.host_number(getattr(algorithm, "m", None)) or 0
+        _checks.whole("steps", steps, 0)
+        if steps * (loops + 1) > MOST_STEPS:
+            raise ValueError(
+                f"`steps` must be at most {MOST_STEPS} gradients' worth, which are counted in 32 "
+                f"bits, got {steps}."
+            )
     _checks.whole("every", every, 1)
     check_player("theta", theta)
     check_player("v", v)
@@ -56,6 +64,11 @@ def check_player(name: str, tree: PyTree) -> None:
         if is_float_array(leaf):
             if not bool(_all_finite(leaf)):
                 raise ValueError(f"{where} must be finite, got NaN or infinity.")
+        elif isinstance(leaf, np.floating) or (isinstance(leaf, float) and _is_plain(path)):
+            raise ValueError(
+                f"{where} must be an array to be moved, got the number {leaf!r}; write "
+                "jnp.asarray(...) around it."
+            )
         elif isinstance(leaf, (jax.Array, np.ndarray)):
             raise ValueError(
                 f"{where} must be a floating array, as gradients are taken for it, got "
@@ -68,6 +81,15 @@ def check_player(name: str, tree: PyTree) -> None:
                 raise ValueError(f"{where} must be an array or hashable, got {leaf!r}.") from error
     if not any(is_float_array(leaf) for _, leaf in leaves):
         raise ValueError(f"`{name}` must hold at least one floating array, got {tree!r}.")
+
+
+def _is_plain(path: Any) -> bool:
+    """Say whether a leaf stands in a dict, list or tuple, where a number is meant to be moved.
+
+    The numbers of a module are its settings. A start that is a number by itself has no arrays.
+    """
+    kinds = (jax.tree_util.DictKey, jax.tree_util.SequenceKey)
+    return bool(path) and all(isinstance(entry, kinds) for entry in path)
 
 
 def check_key(name: str, key: Any, dimensions: int = 0) -> None:
@@ -129,7 +151,14 @@ def _check_rows(project: Callable[[PyTree], PyTree], v: PyTree) -> None:
 
 def check_loss(problem: Problem, state: State) -> None:
     """Refuse a loss that is not a finite scalar at the start."""
-    value = float(_first_loss(problem, state))
+    form = "loss(theta, v)" if problem.exact else "loss(theta, v, batch)"
+    try:
+        value = float(_first_loss(problem, state))
+    except TypeError as error:
+        raise ValueError(
+            f"`loss` must be a function of JAX arrays that is called as {form}; at the start it "
+            f"failed with {type(error).__name__}: {error}"
+        ) from error
     if not np.isfinite(value):
         raise ValueError(f"`loss` must be finite at the start, got {value}.")
 
@@ -139,7 +168,7 @@ def check_record(record: Record | None, problem: Problem, state: State) -> None:
     if record is None:
         return
     _checks.function("record", record)
-    take_record(record, problem, shown(state))
+    take_record(record, problem, to_keep(problem, state))
 
 
 def take_record(record: Record | None, problem: Problem, state: State) -> dict[str, Any]:
@@ -182,8 +211,16 @@ def _check_schedules(algorithm: Any) -> None:
         if not callable(schedule) or _checks.is_optimiser(schedule):
             continue
         _checks.function(name, schedule)
-        value = np.asarray(schedule(jnp.zeros((), jnp.int32)))
-        if value.shape != () or not np.isfinite(value) or value < 0:
+        try:
+            with jax.numpy_dtype_promotion("standard"):
+                jax.eval_shape(schedule, jnp.zeros((), jnp.int32))
+                value = np.asarray(schedule(jnp.zeros((), jnp.int32)))
+        except TypeError as error:
+            raise ValueError(
+                f"`{name}` as a schedule must be a function of the step k, a JAX scalar (use "
+                f"jnp.where for cases); it failed with {type(error).__name__}: {error}"
+            ) from error
+        if value.shape != () or value.dtype.kind not in "iuf" or not (0 <= value < np.inf):
             raise ValueError(
                 f"`{name}` as a schedule must return a finite scalar, not negative; at k = 0 it "
                 f"returned {value}."
@@ -205,7 +242,11 @@ def _first_loss(problem: Problem, state: State) -> Array:
 def _distance(project: Static, tree: PyTree) -> Array:
     """Return the largest move under a projection, relative to the size of the tree."""
     moved = jax.tree.map(
-        lambda new, old: jnp.max(jnp.abs(new - old), initial=0) / jnp.max(jnp.abs(old), initial=1),
+        # A maximum may pass over NaN where it is computed in parallel; a sum does not.
+        lambda new, old: (
+            jnp.max(jnp.abs(new - old), initial=0) / jnp.max(jnp.abs(old), initial=1)
+            + jnp.sum(new * 0)
+        ),
         freeze(project.value(thaw(tree))),
         tree,
     )

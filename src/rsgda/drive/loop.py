@@ -6,10 +6,10 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 from jax import Array, lax
 
 from rsgda._trees import PyTree
+from rsgda.drive.plan import stacks
 
 At = TypeVar("At")
 
@@ -27,7 +27,7 @@ def tosses_ahead(algorithm: Any, key: Array) -> bool:
         or "tossed" not in inspect.signature(algorithm.step).parameters
     ):
         return False
-    return str(jr.key_impl(key)) == "threefry2x32"  # others draw differently under `vmap`
+    return stacks(key)
 
 
 def run(

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 from jax import Array
 
@@ -46,9 +47,12 @@ def blocks(problem: Problem, algorithms: tuple[Any, ...], keys: Array, state: St
     plan = []
     for members in classes.values():
         shared = getattr(algorithms[members[0]], "branches_on", ())
+        if not stacks(keys):
+            shared = tuple(dict.fromkeys(("key", *shared)))
         groups = _groups(frozen, members, shared)
         apart = len(groups) * (len(keys) if "key" in shared else 1)
-        if apart > 1 and together_pays(problem, state, apart, len(members) * len(keys)):
+        pays = apart > 1 and together_pays(problem, state, apart, len(members) * len(keys))
+        if pays and stacks(keys):
             shared, groups = (), [members]
         places = [(j,) if "key" in shared else tuple(range(len(keys))) for j in range(len(keys))]
         plan += [
@@ -91,6 +95,11 @@ def _stacked(
         algorithm = jax.tree.unflatten(jax.tree.structure(frozen[group[0]]), numbers)
         stacked.append((group, (*group, *[None] * (size - len(group))), algorithm))
     return stacked
+
+
+def stacks(keys: Array) -> bool:
+    """Say whether keys draw the same under `vmap` as one by one."""
+    return str(jr.key_impl(keys)) == "threefry2x32"
 
 
 def together_pays(problem: Problem, state: State, apart: int, rows: int) -> bool:

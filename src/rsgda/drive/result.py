@@ -4,10 +4,13 @@ import dataclasses
 import enum
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from rsgda._trees import PyTree, thaw
 from rsgda.moves import ASCENT_REFUSED, State
+from rsgda.problem import Problem
 
 COUNTERS = ("step", "descents", "ascents", "gradients")
 
@@ -51,6 +54,27 @@ class Result:
 def shown(state: State) -> State:
     """Return a state as users see it, with leaves that are not arrays in their places."""
     return state._replace(theta=thaw(state.theta), v=thaw(state.v))
+
+
+def own(state: State) -> State:
+    """Copy a state, so that its arrays may be given away and none stands for two fields."""
+    return jax.tree.map(
+        lambda leaf: (
+            jnp.copy(leaf)
+            if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+            else jnp.array(leaf, dtype=jax.dtypes.canonicalize_dtype(leaf.dtype), copy=True)
+        ),
+        state,
+    )
+
+
+def to_keep(problem: Problem, state: State) -> State:
+    """Return a state for `record`, which may keep it: the next chunk takes the arrays it is given.
+
+    Only a separable v, which may fill the memory, is not copied.
+    """
+    rows = {"v": state.v, "ascent_state": state.ascent_state} if problem.separable else {}
+    return shown(own(state._replace(**dict.fromkeys(rows)))._replace(**rows))
 
 
 def columns(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:

@@ -17,7 +17,16 @@ from rsgda.drive.folder import local
 from rsgda.drive.identity import identity
 from rsgda.drive.pace import Interrupts, Pacer
 from rsgda.drive.progress import bar
-from rsgda.drive.result import COUNTERS, Result, Status, columns, message, shown
+from rsgda.drive.result import (
+    COUNTERS,
+    Result,
+    Status,
+    columns,
+    message,
+    own,
+    shown,
+    to_keep,
+)
 from rsgda.moves import State
 from rsgda.problem import Problem
 
@@ -47,7 +56,8 @@ def solve(
         key: all randomness; the same key gives the same run.
         steps: iterations of the algorithm's loop.
         record: `record(problem, state)` returns a dict of scalars for the history; a true value
-            under "stop" ends the run.
+            under "stop" ends the run. It is called once more at the start, to check what it
+            returns. It may keep what it is given, but for the v of a separable problem.
         every: steps between two records.
         checkpoint: a folder. A run that was killed continues from it when the call is made again
             and ends where the uninterrupted run ends, bit for bit.
@@ -82,18 +92,6 @@ def solve(
         store.close()
 
 
-def own(state: State) -> State:
-    """Copy a state, so that its arrays may be given away and none stands for two fields."""
-    return jax.tree.map(
-        lambda leaf: (
-            jnp.copy(leaf)
-            if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-            else jnp.array(leaf, dtype=leaf.dtype, copy=True)
-        ),
-        state,
-    )
-
-
 def _resume(store: Checkpoint, state: State, steps: int) -> tuple[State, list[dict[str, Any]]]:
     if store.newest is None:
         return state, []
@@ -122,7 +120,8 @@ def _run(
         rows.append(_row(record, problem, state, np.asarray(counts).tolist()))
     # A record of the last step then may be of one in between now, where nobody asks.
     asks = step % every == 0 or step == steps
-    stopped = asks and _recorded(rows, step) and bool(rows[-1].get("stop"))
+    # The record function that was given is asked, which may be another than before.
+    stopped = asks and _recorded(rows, step) and bool(_row(record, problem, state, []).get("stop"))
     with bar(progress, type(algorithm).__name__, step, steps) as shown_bar, Interrupts() as ctrl_c:
         while step < steps and not refused and not stopped:
             state, counts = _advance(
@@ -175,7 +174,14 @@ def _advance(problem: Problem, algorithm: Any, state: State, end: Array) -> tupl
             else None
         ),
     )
-    state = state._replace(step=state.step - (state.refused != 0).astype(jnp.int32))
+    refused = state.refused != 0
+    state = state._replace(step=state.step - refused.astype(jnp.int32))
+    if state.prepared is not None:
+        # It may be what was not finite, and can be computed again.
+        blank = jax.tree.map(
+            lambda leaf: jnp.where(refused, jnp.zeros_like(leaf), leaf), state.prepared
+        )
+        state = state._replace(prepared=blank)
     return state, _counts(state)
 
 
@@ -187,7 +193,9 @@ def _row(
     record: door.Record | None, problem: Problem, state: State, counts: list[int]
 ) -> dict[str, Any]:
     row: dict[str, Any] = dict(zip(COUNTERS, counts, strict=False))
-    return row | door.take_record(record, problem, shown(state))
+    return (
+        row if record is None else row | door.take_record(record, problem, to_keep(problem, state))
+    )
 
 
 def _recorded(rows: list[dict[str, Any]], step: int) -> bool:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import logging
+import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,8 +17,7 @@ from rsgda.drive import door, loop
 from rsgda.drive.pace import Interrupts, Pacer
 from rsgda.drive.plan import Block, blocks
 from rsgda.drive.progress import bar
-from rsgda.drive.result import COUNTERS, Result, Status, message, shown
-from rsgda.drive.solve import own
+from rsgda.drive.result import COUNTERS, Result, Status, columns, message, own, shown
 from rsgda.moves import State
 from rsgda.problem import Problem
 
@@ -48,8 +48,16 @@ class Table:
 
     def __getitem__(self, row: tuple[int, int]) -> Result:
         """Return one run."""
-        i, j = row
-        return self._results[range(len(self.algorithms))[i], range(len(self.keys))[j]]
+        try:
+            i, j = (operator.index(number) for number in row)
+        except (TypeError, ValueError) as error:
+            raise IndexError(f"a run of a table is table[i, j], got {row!r}.") from error
+        result = self._results[range(len(self.algorithms))[i], range(len(self.keys))[j]]
+        state = jax.tree.map(jnp.asarray, result.state._replace(key=None))  # pyright: ignore
+        state = state._replace(key=result.state.key)
+        return dataclasses.replace(
+            result, theta=shown(state).theta, v=shown(state).v, state=shown(state)
+        )
 
     def __repr__(self) -> str:
         """Show the size and how the runs ended."""
@@ -83,8 +91,8 @@ def sweep(
         v: where the maximised variable starts, in all rows.
         keys: a vector of keys, such as `jax.random.split(jax.random.key(0), 20)`.
         steps: iterations of each run.
-        record: as in `solve`; it is mapped over the rows if it can be traced, and called row by
-            row if not.
+        record: as in `solve`; it is compiled and mapped over the rows if it can be traced, and
+            called row by row if not.
         every: steps between two records.
         progress: whether to show a progress bar.
 
@@ -101,6 +109,8 @@ def sweep(
 
     Source: the grids of steps, p and seeds of the paper's Section 5.
     """
+    if not isinstance(algorithms, Sequence):
+        raise ValueError(f"`algorithms` must be a list of algorithms, got {algorithms!r}.")
     algorithms = tuple(algorithms)
     if not algorithms:
         raise ValueError("`algorithms` must hold at least one algorithm, got none.")
@@ -187,7 +197,9 @@ def _advance(
     step_rows, toss = _over_rows(problem, algorithm, rows.state.key, shared.value)
 
     def advance(rows: _Rows, tossed: PyTree) -> _Rows:
-        state = step_rows(rows.state, tossed)
+        ended, state = rows.state.refused != 0, step_rows(rows.state, tossed)
+        # What moves count they count only if they are taken; an algorithm's own counts go on.
+        state = state._replace(gradients=jnp.where(ended, rows.state.gradients, state.gradients))
         return _Rows(state, jnp.where(state.refused == 0, state.step, rows.ends))
 
     rows = loop.run(
@@ -296,14 +308,16 @@ def _results(
             continue
         # The first record at or after the row's end is its last.
         before = sum(record["step"][row] < ends[row] for record in records)
-        history = {
-            name: np.array([record[name][row] for record in records[: before + 1]])
-            for name in records[0]
-        }
+        history = columns(
+            [
+                {name: values[row].item() for name, values in record.items()}
+                for record in records[: before + 1]
+            ]
+        )
         status = Status.FINISHED
         if refused[row]:
             status = Status.STOPPED if refused[row] == STOP_ASKED else Status.DIVERGED
-        last = shown(_taken(state, row)._replace(key=keys[row[: len(row) - 1]], step=ends[row]))
+        last = _taken(state, row)._replace(key=keys[row[: len(row) - 1]], step=ends[row])
         told = message(status, int(ends[row]), int(refused[row]))
         results[member, place] = Result(last.theta, last.v, status, told, history, last)
     return results
@@ -317,12 +331,15 @@ def _table(
     names = list(dict.fromkeys(name for result in results.values() for name in result.history))
     history = {}
     for name in names:
-        columns = {place: result.history[name] for place, result in results.items()}
-        dtype = np.result_type(*columns.values())
+        series = {
+            place: result.history.get(name, np.full(len(result.history["step"]), np.nan))
+            for place, result in results.items()
+        }
+        dtype = np.result_type(*series.values())
         if name not in COUNTERS:
             dtype = np.result_type(dtype, np.float32)
         history[name] = np.zeros((*shape, longest), dtype)
-        for place, column in columns.items():
+        for place, column in series.items():
             rest = column[-1] if name in COUNTERS else np.nan
             history[name][place] = np.concatenate([column, [rest] * (longest - len(column))])
     status = np.empty(shape, object)
