@@ -61,7 +61,7 @@ class SGDmax(Algorithm):
     projection the gradient mapping $(\Pi_V(v + \eta \nabla_v F) - v) / \eta$ takes the gradient's
     place. With minibatches there are $\lceil \log(L r / \delta) / (\eta \mu) \rceil$ of them, with
     $L = 1 / (2 \eta)$ and $r = \|\nabla_v f\|^2 / \mu^2$, which bounds the squared distance to
-    the maximiser.
+    the maximiser. `certified` in a step's Info is False where `max_ascents` ended them too soon.
 
     Args:
         delta: the accuracy of the maximisation.
