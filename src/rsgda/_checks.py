@@ -36,7 +36,7 @@ def whole(name: str, value: object, least: int) -> None:
     if isinstance(value, (jax.Array, np.ndarray, np.generic)):
         wrong = not jnp.issubdtype(value.dtype, jnp.integer)
     number = host_number(value)
-    if wrong or (number is not None and not least <= number < 2**63):
+    if wrong or (number is not None and number < least):
         raise ValueError(f"`{name}` must be a whole number, at least {least}, got {value!r}.")
 
 

@@ -277,7 +277,7 @@ def apply(state: State, change: Change) -> State:
     """Return the state after a move."""
     v, ascent_state = change.v, change.ascent_state
     if change.places is not None:
-        # Rows that are drawn twice hold the same values, so that the order does not matter.
+        # Rows that are drawn twice add up, or hold the same values: the order does not matter.
         method = "add" if change.adds.value else "set"
         write = lambda leaf, rows: getattr(leaf.at[change.places], method)(rows, mode="drop")  # noqa: E731
         v, ascent_state = jax.tree.map(write, (state.v, state.ascent_state), (v, ascent_state))

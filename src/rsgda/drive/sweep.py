@@ -233,7 +233,8 @@ def _over_rows(problem: Problem, algorithm: Any, key: Array, shared: tuple[str, 
 
     whole = build(numbers)
     names = [name for name in getattr(whole, "branches_on", ()) if name != "key"]
-    common = all(getattr(whole, name).ndim == 0 for name in names)
+    # A field that is no number, and so part of the structure, is the same for all.
+    common = all(getattr(getattr(whole, name), "ndim", 0) == 0 for name in names)
     axes = _axes(key=None)
     step = jax.vmap(step, (axes, stacked, None if common else 0), axes)
     toss = toss if common else jax.vmap(toss, (None, None, stacked))
