@@ -37,7 +37,8 @@ def fake(monkeypatch):
         module = types.ModuleType(f"rsgda.reproduce.{name}")
         module.run = function
         monkeypatch.setitem(sys.modules, module.__name__, module)
-        monkeypatch.delitem(TARGETS, "toy", raising=False)
+        for known in ("toy", "theory"):
+            monkeypatch.delitem(TARGETS, known, raising=False)
         monkeypatch.setitem(TARGETS, name, Target("nothing", name))
 
     return install

@@ -13,13 +13,13 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "rsgda"
 
 LAYERS = [
-    ["_checks", "_names", "_trees"],  # helpers that import nothing of the package
-    ["problem", "projections"],
-    ["problems", "moves"],
-    ["algorithms"],
+    ["_checks", "_lanczos", "_names", "_trees"],  # helpers that import nothing of the package
+    ["problem", "projections", "_ascent", "_concavity"],
+    ["problems", "moves", "whole", "_start"],
+    ["algorithms", "_search"],
     ["theory", "inner", "drive"],
     ["record", "testing"],
-    ["robust", "transport", "data", "plots"],
+    ["robust", "transport", "data", "plots", "_planned"],
     ["singlecell"],
     ["reproduce"],
     ["cli"],

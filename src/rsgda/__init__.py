@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rsgda import moves as moves
+    from rsgda import plots as plots
     from rsgda import problems as problems
     from rsgda import projections as projections
+    from rsgda import record as record
     from rsgda import testing as testing
+    from rsgda import theory as theory
     from rsgda.algorithms.esgda import ESGDA as ESGDA
     from rsgda.algorithms.rsgda import RSGDA as RSGDA
     from rsgda.algorithms.sgda import SGDA as SGDA
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
     from rsgda.drive.solve import solve as solve
     from rsgda.drive.sweep import Table as Table
     from rsgda.drive.sweep import sweep as sweep
+    from rsgda.inner import ConcavityWarning as ConcavityWarning
+    from rsgda.inner import Phi as Phi
+    from rsgda.inner import phi as phi
     from rsgda.moves import Info as Info
     from rsgda.moves import State as State
     from rsgda.problem import Problem as Problem
@@ -29,8 +35,10 @@ if TYPE_CHECKING:
 _HOMES = {
     "CheckpointError": "drive.folder",
     "CheckpointMismatch": "drive.folder",
+    "ConcavityWarning": "inner",
     "ESGDA": "algorithms.esgda",
     "Info": "moves",
+    "Phi": "inner",
     "Problem": "problem",
     "RSGDA": "algorithms.rsgda",
     "Result": "drive.result",
@@ -39,10 +47,11 @@ _HOMES = {
     "State": "moves",
     "Status": "drive.result",
     "Table": "drive.sweep",
+    "phi": "inner",
     "solve": "drive.solve",
     "sweep": "drive.sweep",
 }
-_MODULES = ("moves", "problems", "projections", "testing")
+_MODULES = ("moves", "plots", "problems", "projections", "record", "testing", "theory")
 
 # A library prints nothing by itself; whoever wants its messages adds a handler.
 logging.getLogger("rsgda").addHandler(logging.NullHandler())

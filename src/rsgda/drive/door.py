@@ -10,7 +10,9 @@ import numpy as np
 from jax import Array
 
 from rsgda import _checks
-from rsgda._trees import PyTree, Static, freeze, is_float_array, thaw
+from rsgda._start import check_key as check_key
+from rsgda._start import check_player, check_project_rows, check_rows
+from rsgda._trees import PyTree, Static, freeze, thaw
 from rsgda.drive.result import COUNTERS, to_keep
 from rsgda.moves import State
 from rsgda.problem import Problem
@@ -46,63 +48,7 @@ def check_call(problem: Any, algorithms: Any, theta: Any, v: Any, steps: Any, ev
     _checks.whole("every", every, 1)
     check_player("theta", theta)
     check_player("v", v)
-    if problem.separable:
-        for path, leaf in jax.tree_util.tree_leaves_with_path(v):
-            if is_float_array(leaf) and leaf.shape[:1] != (problem.rows,):
-                raise ValueError(
-                    f"`v`{jax.tree_util.keystr(path)} must have one row for each of the "
-                    f"{problem.rows} rows of `data`, as the problem is separable, "
-                    f"got shape {leaf.shape}."
-                )
-
-
-def check_player(name: str, tree: PyTree) -> None:
-    """Refuse a player that no gradient can be taken for, or that is not finite."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    for path, leaf in leaves:
-        where = f"`{name}`{jax.tree_util.keystr(path)}"
-        if is_float_array(leaf):
-            if not bool(_all_finite(leaf)):
-                raise ValueError(f"{where} must be finite, got NaN or infinity.")
-        elif isinstance(leaf, np.floating) or (isinstance(leaf, float) and _is_plain(path)):
-            raise ValueError(
-                f"{where} must be an array to be moved, got the number {leaf!r}; write "
-                "jnp.asarray(...) around it."
-            )
-        elif isinstance(leaf, (jax.Array, np.ndarray)):
-            raise ValueError(
-                f"{where} must be a floating array, as gradients are taken for it, got "
-                f"{leaf.dtype}; convert it, or mark it static if it is a constant of a module."
-            )
-        else:
-            try:
-                hash(leaf)
-            except TypeError as error:
-                raise ValueError(f"{where} must be an array or hashable, got {leaf!r}.") from error
-    if not any(is_float_array(leaf) for _, leaf in leaves):
-        raise ValueError(f"`{name}` must hold at least one floating array, got {tree!r}.")
-
-
-def _is_plain(path: Any) -> bool:
-    """Say whether a leaf stands in a dict, list or tuple, where a number is meant to be moved.
-
-    The numbers of a module are its settings. A start that is a number by itself has no arrays.
-    """
-    kinds = (jax.tree_util.DictKey, jax.tree_util.SequenceKey)
-    return bool(path) and all(isinstance(entry, kinds) for entry in path)
-
-
-def check_key(name: str, key: Any, dimensions: int = 0) -> None:
-    """Refuse anything but a new-style key (or an array of them)."""
-    if not isinstance(key, jax.Array) or not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-        raise ValueError(
-            f"`{name}` must be a key of the new style, such as jax.random.key(0), got "
-            f"{type(key).__name__} {getattr(key, 'dtype', key)}; jax.random.wrap_key_data turns "
-            "an old one into a new one."
-        )
-    if key.ndim != dimensions or key.size == 0:
-        kind = "a single key" if dimensions == 0 else "a non-empty vector of keys"
-        raise ValueError(f"`{name}` must be {kind}, got shape {key.shape}.")
+    check_rows(problem, v)
 
 
 def check_sets(problem: Problem, theta: PyTree, v: PyTree) -> None:
@@ -128,25 +74,7 @@ def check_sets(problem: Problem, theta: PyTree, v: PyTree) -> None:
                 f"differs by {away:.3g} (relative to its size); start at `project_{name}({name})`."
             )
     if problem.separable and problem.project_v is not None:
-        _check_rows(problem.project_v, v)
-
-
-def _check_rows(project: Callable[[PyTree], PyTree], v: PyTree) -> None:
-    """Refuse a projection of a separable v under which one row depends on another."""
-    # Far out, where a projection is active.
-    rows = jax.tree.map(lambda leaf: 10 * jnp.asarray(leaf[:3]) + 1, freeze(v))
-    alone = jax.tree.map(lambda leaf: leaf[:1], rows)
-    for one, among in zip(
-        jax.tree.leaves(freeze(project(thaw(alone)))),
-        jax.tree.leaves(freeze(project(thaw(rows)))),
-        strict=True,
-    ):
-        if not np.allclose(one[0], among[0], rtol=1e-3, atol=1e-5):
-            raise ValueError(
-                "`project_v` must treat each row by itself, as the problem is separable and only "
-                "a batch's rows are projected; but it moves a row differently in the company of "
-                "others (rsgda.projections.ball has `rows=True` for this)."
-            )
+        check_project_rows(problem.project_v, v)
 
 
 def check_loss(problem: Problem, state: State) -> None:
@@ -225,11 +153,6 @@ def _check_schedules(algorithm: Any) -> None:
                 f"`{name}` as a schedule must return a finite scalar, not negative; at k = 0 it "
                 f"returned {value}."
             )
-
-
-@jax.jit
-def _all_finite(leaf: Array) -> Array:
-    return jnp.sum(leaf * 0) == 0  # as in `moves`
 
 
 @jax.jit

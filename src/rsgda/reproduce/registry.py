@@ -25,6 +25,7 @@ class Target(NamedTuple):
 
 TARGETS = {
     "toy": Target("RSGDA(p) against ESGDA(m = 1/p - 1) on the toy problem", "toy"),
+    "theory": Target("bounds, growth with kappa and the range of p, against runs", "theory"),
 }
 
 SCALES = {

@@ -1,7 +1,7 @@
 r"""RSGDA(p) against ESGDA(m = 1/p - 1) on the toy problem, at equal gradient counts.
 
 Both start from `Toy.start()` with v = v*(theta), and take the largest fixed steps that the
-paper's Proposition 1 (corrected) allows: $\eta = 1/(2L)$ and the $\alpha$ of `largest_alpha`.
+paper's Proposition 1 (corrected) allows: $\eta = 1/(2L)$ and the $\alpha$ of `theory.alpha_max`.
 RSGDA's coin then decides when the descents come, on average as often as ESGDA's.
 
 phi is in closed form. It is recorded at each of the first `OPENING` gradients and then at each
@@ -9,7 +9,6 @@ multiple of `EVERY`, where ESGDA has completed a cycle for all m. Within a cycle
 phi, is what it was at the cycle's start: nothing is interpolated.
 """
 
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -26,6 +25,8 @@ from rsgda.problems.toy import Toy
 from rsgda.reproduce.outcome import Finding, Outcome, Tell
 from rsgda.reproduce.toy_figure import draw
 from rsgda.reproduce.toy_numbers import Pair, as_written, curves_csv, summary_csv, summary_of
+from rsgda.theory.proposition import alpha_max
+from rsgda.theory.regularity import Regularity
 
 TOY = Toy(kinds="ABC", kappa=10.0, s=0.3, t=0.3, rho=0.05)
 LOOPS = (1, 3, 9)  # the values of m
@@ -74,23 +75,10 @@ def outcome(scale: Scale, tell: Tell) -> Outcome:
     )
 
 
-def largest_alpha(p: float, eta: float = ETA, L: float = TOY.L, kappa: float = TOY.kappa) -> float:
-    r"""Return the largest fixed alpha that Proposition 1 allows.
-
-    $$ \min\Bigl\{ \frac{1}{4 \kappa L},\;
-       \frac{(1-p)\,\eta}{2 \kappa^2 \sqrt{p\,(2p + (1-p)\,\eta\mu)}} \Bigr\} $$
-
-    >>> [round(largest_alpha(1 / (m + 1)), 5) for m in LOOPS]
-    [0.00175, 0.00511, 0.01437]
-    """
-    spread = math.sqrt(p * (2 * p + (1 - p) * eta * L / kappa))
-    return min(1 / (4 * kappa * L), (1 - p) * eta / (2 * kappa**2 * spread))
-
-
 def compare(scale: Scale, tell: Tell) -> list[Pair]:
     """Run both algorithms for each m and return phi at equal gradient counts."""
     keys = jr.split(jr.key(SEED), scale.seeds)
-    alphas = [largest_alpha(1 / (m + 1)) for m in LOOPS]
+    alphas = [largest_alpha(m) for m in LOOPS]
     counts = np.r_[: OPENING + 1, OPENING + EVERY : scale.gradients + 1 : EVERY]
     tell(0.0, "RSGDA")
     coins = [
@@ -140,13 +128,18 @@ def _phi(problem: Problem, state: State) -> dict[str, jax.Array]:
     return {"phi": TOY.phi(state.theta)}
 
 
+def largest_alpha(m: int) -> float:
+    """Return the largest fixed alpha that Proposition 1 allows at p = 1 / (m + 1)."""
+    return alpha_max(Regularity(L=TOY.L, mu=TOY.mu), p=1 / (m + 1), eta=ETA)
+
+
 def _settings(scale: Scale) -> dict[str, Any]:
     return {
         "problem": repr(TOY),
         "start": "theta = 2, v = v*(theta)",
         "m": list(LOOPS),
         "p": [1 / (m + 1) for m in LOOPS],
-        "alpha": [largest_alpha(1 / (m + 1)) for m in LOOPS],
+        "alpha": [largest_alpha(m) for m in LOOPS],
         "eta": ETA,
         "seed": SEED,
         "seeds": scale.seeds,

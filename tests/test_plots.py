@@ -1,0 +1,150 @@
+"""Figures of plans: what is drawn is what the plans say."""
+
+import io
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+import rsgda
+from rsgda import plots, theory
+
+EXACT = theory.Regularity(L=1.0, mu=0.1)
+
+
+def plans(eps=0.1):
+    return {
+        "first": theory.exact(EXACT, eps=eps),
+        "second": theory.exact(EXACT, eps=eps, main_text=True),
+        "third": theory.almost_sure(EXACT),
+    }
+
+
+def line(axes, label):
+    (found,) = [item for item in axes.lines if item.get_label() == label]
+    return found
+
+
+def test_curves_are_the_bounds():
+    (axes,) = plots.bounds(plans()).axes
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    for name, plan in plans().items():
+        ks, values = line(axes, name).get_data()
+        np.testing.assert_allclose(values, plan.bound(ks))
+        assert ks[0] == 1
+        assert ks[-1] >= max(plan.steps or 0 for plan in plans().values())
+
+
+def test_steps_and_eps_are_marked():
+    (axes,) = plots.bounds(plans()).axes
+    dots = {tuple(np.ravel(item.get_data())) for item in axes.lines if item.get_marker() == "o"}
+    wanted = {(p.steps, p.bound(p.steps)) for p in plans().values() if p.steps}
+    assert dots == {tuple(map(float, pair)) for pair in wanted}
+    levels = [item for item in axes.lines if np.all(np.equal(item.get_ydata(), 0.1**2))]
+    assert len(levels) == 1
+    assert any("0.01" in text.get_text() for text in axes.texts)
+
+
+def test_iterations_can_be_chosen():
+    (axes,) = plots.bounds(plans(), ks=[30, 10, 20]).axes
+    np.testing.assert_array_equal(line(axes, "first").get_xdata(), [10, 20, 30])
+    # Steps that lie outside are not marked.
+    assert not [item for item in axes.lines if item.get_marker() == "o"]
+
+
+def test_plans_have_names():
+    several = [theory.exact(EXACT), theory.exact(EXACT, main_text=True), theory.gda(EXACT)]
+    (axes,) = plots.bounds(several).axes
+    shown = {text.get_text() for text in axes.get_legend().get_texts()}
+    assert shown == {"exact", "exact (2)", "GDA (Lin et al.)"}
+    (axes,) = plots.bounds(theory.exact(EXACT)).axes
+    assert len(axes.lines) == 1
+
+
+def test_many_plans_can_be_told_apart():
+    several = {str(i): theory.exact(EXACT) for i in range(12)}
+    (axes,) = plots.bounds(several).axes
+    looks = {(item.get_color(), str(item.get_linestyle())) for item in axes.lines}
+    assert len(looks) == 12
+
+
+def test_steps_beyond_64_bits_are_drawn():
+    r = theory.Regularity(L=10.0, mu=0.1)
+    plan = theory.anytime(r, eps=0.01)
+    assert plan.steps > 2**63
+    plots.bounds([plan])
+
+
+@pytest.mark.parametrize(("descent", "ascent"), [(1.0, 1.0), (100.0, 1.0)])
+def test_cost_has_its_minimum_marked(descent, ascent):
+    best = theory.best_p(EXACT, eps=0.1, descent_cost=descent, ascent_cost=ascent)
+    (axes,) = plots.cost(best).axes
+    curve, dot = axes.lines
+    np.testing.assert_array_equal(curve.get_data(), best.curve)
+    assert np.ravel(dot.get_data()).tolist() == [best.p, best.cost]
+    low, high = axes.get_ylim()
+    assert low < best.cost < high
+    assert axes.get_xlim()[0] < best.p < axes.get_xlim()[1]
+
+
+def test_the_range_is_shaded_where_there_is_one():
+    (axes,) = plots.cost(theory.best_p(EXACT, eps=0.1)).axes
+    (band,) = axes.patches
+    assert band.get_x() == pytest.approx(0.1)
+    assert band.get_x() + band.get_width() == pytest.approx(0.5)
+    narrow = theory.best_p(theory.Regularity(L=1.0, mu=0.9), eps=0.1)
+    assert narrow.plan.p_range is None
+    (axes,) = plots.cost(narrow).axes
+    assert not axes.patches
+
+
+def test_overview_has_both():
+    figure = plots.overview(plans(), theory.best_p(EXACT, eps=0.1))
+    assert [axes.get_xlabel() for axes in figure.axes] == [
+        "k, iterations",
+        "p, the probability of a descent",
+    ]
+    assert len(plots.overview(plans()).axes) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: plots.bounds([]), "`plans` must hold at least one"),
+        (lambda: plots.bounds([3]), "`plans` must hold plans"),
+        (lambda: plots.bounds(3), "`plans` must be a list"),
+        (lambda: plots.bounds(plans(), ks=[0.5]), "`k` must be whole"),
+        (lambda: plots.cost(3), "`best` must be what"),
+        (lambda: plots.overview(plans(), 3), "`best` must be what"),
+    ],
+)
+def test_wrong_input_is_named(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("kind", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?x")]
+)
+def test_equal_numbers_give_equal_files(kind, start):
+    first, second = (plots.saved(plots.bounds(plans()), kind) for _ in range(2))
+    assert first == second
+    assert first.startswith(start)
+    if kind == "png":
+        assert imread(io.BytesIO(first))[..., :3].std() > 0.05, "an empty picture"
+
+
+def test_no_window_is_opened():
+    code = (
+        "import sys, rsgda\n"
+        "rsgda.plots.bounds([rsgda.theory.exact(rsgda.theory.Regularity(L=1.0, mu=0.1))])\n"
+        "assert 'matplotlib.pyplot' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_the_module_is_public():
+    assert rsgda.plots is plots
+    assert "plots" in rsgda.__all__
