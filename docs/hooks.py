@@ -2,12 +2,15 @@ r"""What the pages need beyond Markdown, done while the site is built.
 
 Formulas become MathML: `pymdownx.arithmatex` leaves `\(...\)` and `\[...\]` in elements of class
 `arithmatex`, and what comes out here is shown by the browser itself, without JavaScript and without
-a network. Examples that begin with `>>>` become blocks of code.
+a network. Examples that begin with `>>>` become blocks of code. The page of errata prints its
+tests.
 """
 
+import ast
 import functools
 import html
 import re
+from pathlib import Path
 
 from latex2mathml.converter import convert
 from markdown import Extension
@@ -27,11 +30,39 @@ LIMITS = re.compile(
 MONOSPACE = re.compile(r'(?:<mi mathvariant="monospace">[^<]*</mi>)+')
 BAR = re.compile(r"<mo>(?=(?:&#x02016;|&#x0007C;|\|)</mo>)")
 FENCE = re.compile(r"\s*(```|~~~)")
+TESTS = re.compile(r"<!-- tests: (.*) -->")
+ERRATUM = re.compile(r"test_erratum_(\d\d)_(\w+)")
 
 
 def on_config(config):
     """Let Markdown read doctests, in the pages and in the docstrings."""
     config.markdown_extensions.append(Doctests())
+
+
+def on_page_markdown(markdown, page, config, files):
+    """Print the tests that a page asks for, each under a heading of its own."""
+    root = Path(config.config_file_path).parent
+    return TESTS.sub(lambda names: _tests([root / name for name in names[1].split()]), markdown)
+
+
+def _tests(paths):
+    parts = []
+    for path in paths:
+        source = path.read_text(encoding="utf-8")
+        for node in ast.parse(source).body:
+            match = ERRATUM.fullmatch(getattr(node, "name", ""))
+            if match:
+                first = min([node.lineno, *(mark.lineno for mark in node.decorator_list)])
+                code = "\n".join(source.splitlines()[first - 1 : node.end_lineno])
+                number, words = match[1], match[2].replace("_", " ")
+                heading = f"## {int(number)}: {words} {{#erratum-{number}}}"
+                parts.append((number, f"{heading}\n\n`{path.name}`\n\n```py\n{code}\n```\n"))
+    seen, printed = set(), []
+    for number, part in sorted(parts, key=lambda part: part[0]):
+        # The anchor belongs to the first test of a number.
+        printed.append(part.replace(f" {{#erratum-{number}}}", "") if number in seen else part)
+        seen.add(number)
+    return "\n".join(printed)
 
 
 def on_page_content(content, page, config, files):
