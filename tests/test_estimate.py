@@ -32,7 +32,10 @@ EXACT = [
 ]
 NOISY = [
     Toy(kinds="ABC", kappa=10.0, s=0.3, t=0.2, rho=0.02),
-    Toy(kinds="AD", kappa=30.0, L=2.0, s=0.1, t=0.4, rho=0.05, batch_size=3),
+    pytest.param(
+        Toy(kinds="AD", kappa=30.0, L=2.0, s=0.1, t=0.4, rho=0.05, batch_size=3),
+        marks=pytest.mark.slow,
+    ),
 ]
 
 
@@ -106,7 +109,7 @@ def by_hand(data, theta, v, basis=None):
     )
 
 
-@pytest.mark.parametrize("b", [1, 4])
+@pytest.mark.parametrize("b", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_quadratics_to_rounding(b):
     problem = rsgda.Problem(quadratic, data=DATA, batch_size=b)
     r = estimate(problem, jnp.asarray(THETA), jnp.asarray(V), key=KEY)
@@ -173,6 +176,7 @@ def test_curvature_is_that_along_V():
     assert (free.r0, free.D0, free.concave) == (None, None, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["inside", "corner"])
 def test_a_box_and_a_simplex_have_their_directions(start):
     theta = jnp.asarray(THETA)
@@ -262,6 +266,7 @@ def test_rows_of_v_are_blocks():
     near(r.sigma_v**2, jax.vmap(noise)(jr.split(KEY, 40_000)).mean(), 0.02)
 
 
+@pytest.mark.slow
 def test_some_of_many_rows():
     n = 400
     x, stiff = rng.normal(size=(n, 3)), np.full(n, 2.0)
@@ -294,6 +299,7 @@ def test_a_row_of_v_that_is_not_concave_is_named():
     assert r.worst == 5
 
 
+@pytest.mark.slow
 def test_rows_of_v_in_a_set_of_their_own():
     project = rsgda.projections.ball(50.0, rows=True)
     problem = rsgda.Problem(moved, data=(X, STIFF), batch_size=4, separable=True)
@@ -319,6 +325,7 @@ def sample(key):
     return scale, 0.5 * jr.normal(key_shift, (4,))
 
 
+@pytest.mark.slow
 def test_a_sampler_is_measured_by_draws():
     problem = rsgda.Problem(sampled, sample=sample)
     theta, v = jnp.ones(2), jnp.zeros(4)
@@ -361,6 +368,7 @@ def test_trees_modules_and_prepared_values():
     near([r.L, r.mu, r.L_max, r.sigma**2, r.sigma_v**2], want, 1e-9)
 
 
+@pytest.mark.slow
 def test_single_precision():
     problem = rsgda.Problem(
         quadratic, data=tuple(part.astype("float32") for part in DATA), batch_size=2

@@ -119,7 +119,10 @@ SETS = {
 }
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in ("ball", "simplex"))) for name in SETS],
+)
 def test_projections_against_scipy(name):
     project, constraints = SETS[name]
     problem = rsgda.Problem(quadratic, project_v=project)
@@ -163,6 +166,7 @@ def test_flat_along_what_the_set_leaves_out():
     assert found.value == pytest.approx(exact, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_set_that_is_one_point():
     theta, v = case(4)
     found = rsgda.phi(rsgda.Problem(quadratic, project_v=projections.box(0.5, 0.5)), theta, v)
@@ -189,7 +193,11 @@ def all_rows(theta, v):
 
 
 @pytest.mark.parametrize(
-    ("project", "prepare"), [(None, None), (projections.ball(0.8, rows=True), jnp.sin)]
+    ("project", "prepare"),
+    [
+        (None, None),
+        pytest.param(projections.ball(0.8, rows=True), jnp.sin, marks=pytest.mark.slow),
+    ],
 )
 def test_rows_by_themselves_or_all_together(project, prepare, monkeypatch):
     monkeypatch.setattr(rsgda.whole, "CHUNK", 4)
@@ -245,6 +253,7 @@ def test_all_rows_of_the_data(monkeypatch):
     holds(found, float((2 * x.mean()) ** 2 / (2 * (1 + (x**2).mean()))), 1e-6)
 
 
+@pytest.mark.slow
 def test_a_sampler_is_a_mean_over_its_batches():
     toy = rsgda.problems.Toy(kinds="AC", kappa=5.0, s=0.2, t=0.5)
     theta, v = toy.start()
@@ -299,6 +308,7 @@ def test_single_precision():
     assert found.gradients < 200
 
 
+@pytest.mark.slow
 def test_single_precision_beyond_its_means():
     """What rounding does not allow is not waited for, and is not claimed."""
     theta, v = jax.tree.map(lambda leaf: leaf.astype("float32"), case(6, kappa=100.0))
@@ -379,6 +389,7 @@ def test_a_limit_gives_an_honest_gap(limit):
 # The program.
 
 
+@pytest.mark.slow
 def test_counts_are_what_the_program_asks_for():
     """Gradients and products are counted where they are computed."""
     asked = {"slope": 0, "product": 0, "value": 0}
@@ -424,6 +435,7 @@ def test_compiled_once():
     assert len(traced) == before
 
 
+@pytest.mark.slow
 def test_it_maps():
     problem = rsgda.Problem(quadratic)
     cases = [case(seed) for seed in range(3)]

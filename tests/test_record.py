@@ -39,6 +39,7 @@ def test_phi_at_each_record():
     assert exact[0] > exact[-1]
 
 
+@pytest.mark.slow
 def test_a_sweep_records_as_single_runs_do():
     theta, v = TOY.start()
     keys = jr.split(KEY, 2)
@@ -96,6 +97,7 @@ def test_the_error_of_stationarity_holds():
         assert bool(seen["certified"])
 
 
+@pytest.mark.slow
 def test_nothing_stops_on_what_is_not_certified():
     def saddle(theta, v):
         return theta**2 + jnp.sum(v**2) / 100
@@ -119,6 +121,7 @@ def rows_loss(theta, v, batch):
     return jnp.mean((jnp.tanh(v @ theta) - y) ** 2 - 5 * jnp.sum((v - x) ** 2, axis=1))
 
 
+@pytest.mark.slow
 def test_separable_rows():
     problem = rsgda.Problem(rows_loss, data=(X, Y), batch_size=2, separable=True)
     theta = jnp.asarray(rng.normal(size=3))
@@ -132,6 +135,7 @@ def test_separable_rows():
         np.testing.assert_allclose(result.history[name][-1], jnp.linalg.norm(slope), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_sampler_takes_the_batches_of_the_run():
     toy = rsgda.problems.Toy(kinds="AB", kappa=5.0, t=0.3)
     made = record.phi(batches=5)

@@ -40,6 +40,7 @@ def rows(path):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_files(tiny):
     names = {"curves.csv", "iterations.csv", "claims.csv", "theory.png", "theory.pdf"}
     assert {path.name for path in tiny.folder.iterdir()} == {*names, "manifest.json"}
@@ -52,6 +53,7 @@ def test_files(tiny):
     assert set(manifest["settings"]["problems"]) == set(theory_runs.CASES)
 
 
+@pytest.mark.slow
 def test_claims_are_those_of_the_summary(tiny):
     table = rows(tiny.folder / "claims.csv")
     assert [(row["claim"], row["numbers"], row["verdict"]) for row in table] == [
@@ -64,6 +66,7 @@ def test_claims_are_those_of_the_summary(tiny):
         assert f"{name}: E|grad phi|^2 stays under the bound" in claims
 
 
+@pytest.mark.slow
 def test_curves_follow_from_single_runs_and_plans(tiny):
     table = rows(tiny.folder / "curves.csv")
     assert {row["corollary"] for row in table} == set(theory_runs.CASES)
@@ -103,6 +106,7 @@ def test_large_batches_are_drawn_in_the_size_of_the_plan():
             assert plan.batch_size == size
 
 
+@pytest.mark.slow
 def test_iterations_are_counted_where_the_gradient_is_small(tiny):
     table = rows(tiny.folder / "iterations.csv")
     assert {row["rule"] for row in table} == {*theory_runs.RULES, ""}

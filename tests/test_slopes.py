@@ -85,6 +85,7 @@ V = (("t", 0.1),)
 THETA = (("s", 0.1), ("rho", 0.1))
 
 
+@pytest.mark.slow
 def test_interpolation_follows_the_flow_in_the_root_of_k():
     make = theory.interpolation_anytime
     check_flow(make, 0.25, 400_000, 8, THETA, -0.52, -0.48, 0.01)
@@ -154,6 +155,7 @@ def exponent(kappas, counts):
     return np.polyfit(np.log(kappas), np.log(counts), 1)[0]
 
 
+@pytest.mark.slow
 def test_iterations_grow_with_the_square_of_kappa():
     rules = RULES.values()
     counts = [iterations(kappa, [p(kappa) for p in rules], int(kappa**2)) for kappa in KAPPAS]
