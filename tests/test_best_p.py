@@ -1,6 +1,8 @@
 """The cheapest p, against a search by brute force."""
 
 import functools
+import itertools
+import math
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -119,6 +121,17 @@ def test_a_plan_with_options():
     assert found.cost < best_p(FULL, eps=0.3, plan=theory.large_batch).cost
 
 
+@pytest.mark.parametrize("mu", [0.9, 0.1, 1e-3, 1e-6])
+def test_bars_do_not_saturate(mu):
+    """What costs clearly more has a longer bar, at any size."""
+    lines = str(best_p(Regularity(L=1.0, mu=mu), eps=0.1)).splitlines()[1:]
+    rows = sorted((float(line.split()[3]), line.count("#")) for line in lines)
+    assert all(1 <= bar <= 40 for _, bar in rows)
+    for (low, short), (high, long) in itertools.pairwise(rows):
+        assert short <= long
+        assert short < long or high < 1.7 * low
+
+
 def test_text():
     found = best_p(CLEAN, eps=0.1, descent_cost=10.0)
     text = str(found)
@@ -129,9 +142,9 @@ def test_text():
     bars = [line.count("#") for line in lines[1:]]
     times = [float(line.split()[3]) for line in lines[1:]]
     assert min(times) >= 0.99
-    assert max(bars) == 40  # long ones are cut off
+    each = min(20, 39 / math.log10(max(times)))  # of a factor of ten
     for bar, factor in zip(bars, times, strict=True):
-        assert bar == pytest.approx(min(40, 10 * factor), abs=0.6)
+        assert bar == pytest.approx(1 + each * math.log10(max(factor, 1)), abs=0.6)
     assert "curve" not in repr(found)
     assert f"p={found.p!r}" in repr(found)
 

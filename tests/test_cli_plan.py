@@ -140,6 +140,76 @@ def test_nothing_is_cut_off(columns, noise):
     assert content(narrow) == content(wide)
 
 
+def from_blocks(output):
+    """The blocks by name, each with its values by key, lines that go on joined."""
+    found, values, key = {}, {}, ""
+    for line in output.splitlines():
+        if line.strip() in NAMES:
+            values = found[line.strip()] = {}
+        elif values is not None and line.startswith("  ") and line[2] != " ":
+            key, value = re.split(r"\s{2,}", line.strip(), maxsplit=1)
+            values[key] = value
+        elif line.startswith("   "):
+            values[key] += " " + line.strip()
+    return found
+
+
+@pytest.mark.parametrize("noise", [{}, {"sigma": 1.0}, {"sigma": 1.0, "sigma_v": 0.0}])
+@pytest.mark.parametrize("eps", [0.01, None])
+@pytest.mark.parametrize("columns", [40, 60, 77])
+def test_blocks_where_a_table_does_not_fit(columns, eps, noise):
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in noise.items()]
+    options += [] if eps is None else [f"--eps={eps}"]
+    output = shown("--L", 10, "--mu", 0.1, *options, columns=columns)
+    assert "…" not in output
+    assert max(map(len, output.splitlines())) <= columns
+    found = from_blocks(output)
+    assert list(found) == NAMES
+    r = theory.Regularity(L=10.0, mu=0.1, **{"sigma_v": noise.get("sigma", 0.0)} | noise)
+    for row in _planned.rows(r, p=0.5, eps=eps, k=None):
+        values, plan = found[row.name], row.plan
+        if plan is None:
+            assert values == {"fails": row.fails}
+            continue
+        alpha, eta = _planned.first_steps(plan)
+        bound = _planned.number(plan.bound(row.k))
+        wanted = {
+            "alpha": _planned.number(alpha),
+            "eta": _planned.number(eta),
+            "bound": f"{bound} at k={_planned.number(row.k)}",
+            "order": _planned._order(plan),
+        }
+        if plan.steps is not None:
+            wanted["steps"] = _planned.number(plan.steps)
+        if isinstance(plan, theory.Plan):
+            wanted["p range"] = _planned._range(plan)
+            if plan.batch_size is not None:
+                wanted["batch"] = _planned.number(plan.batch_size)
+        assert values == wanted
+
+
+def test_a_table_from_80_columns_on():
+    for columns, is_table in ((60, False), (77, False), (80, True)):
+        output = shown("--L", 10, "--mu", 0.1, "--sigma", 1, "--eps", 0.01, columns=columns)
+        assert ("corollary" in output) is is_table
+
+
+def test_numbers_too_wide_for_a_table():
+    """At 80 columns, where each of them has more digits than it has room for."""
+    options = ["--L", 1e101, "--mu", 1.23e97, "--sigma", 1e-101, "--eps", 1.23456e-30]
+    output = shown(*options, columns=80)
+    assert "…" not in output
+    for row in _planned.rows(
+        theory.Regularity(L=1e101, mu=1.23e97, sigma=1e-101, sigma_v=1e-101),
+        p=0.5,
+        eps=1.23456e-30,
+        k=None,
+    ):
+        if row.plan is not None:
+            for value in _planned.first_steps(row.plan):
+                assert _planned.number(value) in output
+
+
 def test_a_pipe_gets_whole_rows():
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     options = ["plan", "--L", "10", "--mu", "0.1", "--eps", "0.01", "--sigma", "1"]
@@ -211,6 +281,16 @@ def test_a_folder_that_is_not_there_is_one_line_before_the_table(tmp_path):
         (line,) = done.stderr.splitlines()
         assert option in line
         assert str(tmp_path / "no") in line
+
+
+def test_a_folder_in_the_place_of_a_file_is_one_line(tmp_path):
+    (tmp_path / "d.png").mkdir()
+    for option in ("--plot", "--csv"):
+        done = plan("--L", 1, "--mu", 0.1, option, tmp_path / "d.png")
+        assert done.exit_code == 1
+        assert done.stdout == ""
+        assert done.stderr.strip() == f"rsgda: {option} {tmp_path / 'd.png'} is a folder."
+    assert list((tmp_path / "d.png").iterdir()) == []
 
 
 def test_csv_has_all_digits(tmp_path):

@@ -1,6 +1,7 @@
 """Measured constants, against closed forms and against Hessians that the tests write down."""
 
 import dataclasses
+import warnings
 
 import equinox as eqx
 import jax
@@ -269,11 +270,12 @@ def test_rows_of_v_are_blocks():
 @pytest.mark.slow
 def test_some_of_many_rows():
     n = 400
-    x, stiff = rng.normal(size=(n, 3)), np.full(n, 2.0)
+    x, stiff = np.random.default_rng(0).normal(size=(n, 3)), np.full(n, 2.0)
     problem = rsgda.Problem(moved, data=(x, stiff), batch_size=4, separable=True)
     theta, v = jnp.asarray(THETA[:3]), {"z": jnp.asarray(x)}
     some = estimate(problem, theta, v, key=KEY, rows=100)
-    assert "100 rows of 400 at random" in some.how["mu"]
+    for name in ("L", "mu", "L_max", "sigma", "sigma_v", "concave", "worst"):
+        assert "100 rows of 400 at random" in some.how[name]
     assert some.gradients == 4 * 100
     # At v = x only tanh has a slope, and rows differ in it alone.
     t = np.tanh(x @ THETA[:3])
@@ -338,8 +340,110 @@ def test_a_sampler_is_measured_by_draws():
     ]
     near(r.L_max, scales.max(), 1e-9)
     assert r.worst == scales.argmin()
-    few = [estimate(problem, theta, v, key=jr.key(i), batches=2).sigma_v ** 2 for i in range(60)]
+    with pytest.warns(UserWarning, match="those of a mean of 2 draws"):
+        few = [
+            estimate(problem, theta, v, key=jr.key(i), batches=2).sigma_v ** 2 for i in range(60)
+        ]
     near(np.mean(few), 1.0, 0.3)  # unbiased: two draws would show half without the correction
+
+
+@pytest.mark.slow
+def test_the_error_of_sampling_is_measured_and_told():
+    toy = Toy(kinds="A", kappa=100.0, rho=0.004)
+    theta = jnp.full(1, jnp.pi)
+    # theta sees rho slope^2 tau, whose mean over the draws is not 0.
+    slope = float(toy.v_star(theta)[0]) / np.pi
+    true = toy.rho * slope**2 / 40_000**0.5
+    told, errors = [], []
+    for i in range(20):
+        with pytest.warns(UserWarning, match="a mean of 40000 draws .* % in L .* raise `batches`"):
+            r = estimate(toy.problem, theta, toy.v_star(theta), key=jr.key(i), batches=40_000)
+        told.append(float(r.how["L"].split("± ")[1].split(" %")[0]) / 100)
+        errors.append(r.L - 1)
+        assert "from sampling" in r.how["mu"]
+    share = np.array([true * slope**2 / (1 + slope**2), true])  # the stiff direction has both
+    assert share[0] / 3 < np.mean(np.square(errors)) ** 0.5 < 2 * share[1]
+    near(np.mean(np.square(told)) ** 0.5, np.mean(np.square(errors)) ** 0.5, 0.6)
+
+
+@pytest.mark.slow
+def test_small_samplers_are_drawn_often():
+    toy = Toy(kinds="ABC", kappa=10.0, s=0.3, t=0.2, rho=0.05)
+    theta = jnp.full(3, jnp.pi)
+    for i in range(4):
+        r = estimate(toy.problem, theta, toy.v_star(theta), key=jr.key(i))
+        near(r.L, toy.L)
+        assert "1048576 draws" in r.how["L"]
+
+
+# What was not resolved.
+
+
+def diagonal(curvatures):
+    def loss(theta, v):
+        return 0.05 * jnp.sum(theta**2) - 0.5 * jnp.sum(jnp.asarray(curvatures, v.dtype) * v**2)
+
+    return rsgda.Problem(loss)
+
+
+def test_mu_is_on_the_safe_side_where_it_is_not_resolved():
+    problem = diagonal(np.geomspace(1e-3, 1, 400))
+    with pytest.warns(UserWarning, match="mu was not resolved.* raise `steps`, now 30") as told:
+        r = estimate(problem, jnp.zeros(1), jnp.ones(400), key=KEY, steps=30)
+    assert not any("not strongly concave" in str(one.message) for one in told)
+    assert r.mu <= 0
+    assert (r.concave, r.r0) == (False, None)
+    near(estimate(problem, jnp.zeros(1), jnp.ones(400), key=KEY).mu, 1e-3, 1e-6)
+
+
+def test_mu_of_a_run_that_stopped_early_is_less_its_residual():
+    problem = diagonal(np.linspace(0.1, 1, 400))
+    with pytest.warns(UserWarning, match="mu is known only to .* %"):
+        r = estimate(problem, jnp.zeros(1), jnp.ones(400), key=KEY, steps=18)
+    assert 0 < r.mu < 0.1
+    assert r.concave
+    assert " of it" in r.how["mu"]
+
+
+@pytest.mark.slow
+def test_ill_conditioned_quadratics_are_resolved_or_told():
+    for size, kappa in ((1000, 1e5), (2000, 1e6)):
+        problem = diagonal(np.geomspace(1 / kappa, 1, size))
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            r = estimate(problem, jnp.zeros(1), jnp.ones(size), key=KEY)
+        assert r.mu * kappa <= 1 + 1e-3
+        assert told or r.mu * kappa >= 0.99
+
+
+def test_below_the_rounding_of_single_precision():
+    v = jnp.ones(50, "float32")
+    problem = diagonal(np.geomspace(1e-6, 1, 50))
+    with pytest.warns(UserWarning, match="below the rounding of float32 .* use float64") as told:
+        r = estimate(problem, jnp.zeros(1, "float32"), v, key=KEY)
+    assert "not strongly concave" not in str(told[0].message)
+    assert not r.concave
+    near(estimate(problem, jnp.zeros(1), v.astype(float), key=KEY).mu, 1e-6, 1e-6)
+
+
+def test_a_flat_direction_is_not_strongly_concave():
+    with pytest.warns(UserWarning, match="not strongly concave in `v`.* zero up to the rounding"):
+        r = estimate(diagonal([0.0, 1.0, 2.0]), jnp.zeros(1), jnp.ones(3), key=KEY)
+    assert not r.concave
+
+
+def test_all_rows_are_looked_at_where_that_is_cheap():
+    n = 5000
+    M = np.tile(np.eye(3), (n, 1, 1))
+    M[4321, 1, 1] = -2
+    data = (np.zeros((n, 5, 5)), np.ones((n, 5, 3)), M, np.ones((n, 5)), np.ones((n, 3)))
+    problem = rsgda.Problem(quadratic, data=data, batch_size=2)
+    with pytest.warns(UserWarning, match="row 4321 curves the wrong way"):
+        r = estimate(problem, jnp.asarray(THETA), jnp.asarray(V), key=KEY)
+    assert (r.worst, r.concave) == (4321, False)
+    assert r.how["concave"] == "F and each of the 5000 rows looked at"
+    assert "\n  concave False" in str(r)
+    assert "of the 5000 rows looked at" in str(r)
 
 
 # Trees, prepared values, size, refusals.

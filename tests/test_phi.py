@@ -1,6 +1,7 @@
 """Certified phi: the value is right, the gap holds, and what does not hold is said."""
 
 import dataclasses
+import warnings
 
 import equinox as eqx
 import jax
@@ -372,6 +373,40 @@ def test_never_below_the_start():
     assert found.value >= float(quadratic(theta, best))
 
 
+def kinked(theta, v):
+    """Strongly concave with 0.01, but far steeper near the start."""
+    a, c = theta
+    return -0.01 * jnp.sum(jnp.logaddexp(a @ v, -a @ v)) - 0.005 * jnp.sum((v - c) ** 2)
+
+
+def test_a_limit_far_from_the_maximum_gives_an_honest_gap():
+    """The constant is small where the maximiser is, which few gradients do not come near."""
+    problem, draw = rsgda.Problem(kinked), np.random.default_rng(0)
+    for _ in range(12):
+        theta = jnp.asarray(100 * draw.normal(size=(8, 6))), jnp.asarray(30 * draw.normal(size=6))
+        best = rsgda.phi(problem, theta, theta[1], tol=1e-9, mu=0.01).value
+        for limit in (1, 2, 5):
+            found = rsgda.phi(problem, theta, jnp.zeros(6), tol=1e-9, max_gradients=limit)
+            assert found.gap > 1e-9
+            assert found.value <= best <= found.value + found.gap
+
+
+def log_spread(theta, v):
+    return -0.5 * jnp.sum(theta * v**2)
+
+
+@pytest.mark.parametrize(("kappa", "count"), [(1e3, 600), (1e6, 2000)])
+def test_a_constant_that_is_not_resolved_certifies_nothing(kappa, count):
+    """All that is lacking lies along the softest of many directions."""
+    curvatures = np.geomspace(1 / kappa, 1, count)
+    start = jnp.zeros(count).at[0].set(np.sqrt(2 * kappa))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rsgda.ConcavityWarning)
+        found = rsgda.phi(rsgda.Problem(log_spread), jnp.asarray(curvatures), start, tol=1.0)
+    assert 0 <= -found.value <= found.gap
+    assert found.certified == (kappa == 1e3)
+
+
 @pytest.mark.parametrize("limit", [1, 3, 10])
 def test_a_limit_gives_an_honest_gap(limit):
     for seed in range(4):
@@ -469,7 +504,15 @@ def test_wrong_input():
         rsgda.phi(rsgda.problems.Toy(t=1.0).problem, jnp.ones(3), jnp.ones(3))
     with pytest.raises(ValueError, match="`loss` must be finite at the start"):
         rsgda.phi(rsgda.Problem(lambda theta, v: jnp.log(-(v**2)) * theta), v[0] * 0 + 1, v[0])
+    with pytest.raises(ValueError, match="`v` must hold at least one number"):
+        rsgda.phi(problem, theta, jnp.zeros(0))
     rows = rsgda.Problem(rows_loss, data=(X, Y, WEIGHT), batch_size=4, separable=True)
+    with pytest.raises(ValueError, match="`loss` must be finite at all rows of the start"):
+        rsgda.phi(
+            dataclasses.replace(rows, data=(X, np.where(np.arange(13) == 3, np.nan, Y), WEIGHT)),
+            THETA,
+            {"z": jnp.asarray(X)},
+        )
     with pytest.raises(ValueError, match="one row for each of the 13 rows"):
         rsgda.phi(rows, THETA, {"z": jnp.asarray(X[:5])})
     coupled = dataclasses.replace(rows, project_v=projections.ball(1.0))

@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -788,7 +789,14 @@ def test_unknown_start(name, missing):
         made.bound(10)
 
 
-@pytest.mark.parametrize("k", [0, -1, 1.5, math.nan, math.inf, "a", None, [1, 0], [1.0, 2.5]])
+WRONG_K = [
+    *(0, -1, 1.5, math.nan, math.inf, "a", None, [1, 0], [1.0, 2.5], 10**400, 1j),
+    *(True, np.True_, np.ones(2, bool), jnp.ones(2, bool), [True, 2], [np.True_, 2]),
+    *([], (), np.zeros(0), [[], []], [[1, 2], [3]], ["1"], [None], [2**64, "1"], [2**64, True]),
+]
+
+
+@pytest.mark.parametrize("k", WRONG_K, ids=lambda k: repr(k)[:20])
 def test_wrong_k(k):
     for plan in (made("exact"), theory.gda(CLEAN)):
         with pytest.raises(ValueError, match="`k` must be whole and at least 1"):
@@ -802,6 +810,23 @@ def test_k_may_be_of_any_kind_and_size():
     assert plan.bound(np.arange(1, 7).reshape(2, 3)).shape == (2, 3)
     assert 0 < plan.bound(10**15) < plan.bound(10**14)
     assert 0 < plan.bound(1e25) < plan.bound(10**15)
+    mixed = [1, 2.0, np.int64(3), jnp.asarray(4), 2**63, 2**64, 10**25]
+    for k in (mixed, tuple(mixed), np.asarray(mixed, object)):
+        assert plan.bound(k).tolist() == [plan.bound(one) for one in mixed]
+    assert plan.bound([[1, 2**70]]).shape == (1, 2)
+    assert plan.bound([5]).shape == (1,)
+
+
+def test_one_step_may_be_mapped_over():
+    """Over states, with the constants that the case states: a start of its own it needs not."""
+    toy = Toy(kinds="AB", kappa=4.0, s=0.5, t=0.5)
+    step = {"p": 0.5, "alpha": 0.01, "eta": 0.5}
+    theta, v = jr.normal(jr.key(0), (2, 7, 2))
+    mapped = jax.jit(jax.vmap(lambda x, y: theory.one_step(toy, x, y, **step)))(theta, v)
+    one_by_one = [theory.one_step(toy, x, y, **step) for x, y in zip(theta, v, strict=True)]
+    close(mapped.slack, [sides.slack for sides in one_by_one], 1e-12)
+    given = theory.one_step(toy, theta[0], v[0], r=Regularity.of(toy, theta[0], v[0]), **step)
+    close(given, one_by_one[0], 1e-15)
 
 
 def test_bound_takes_any_count_that_steps_gives():

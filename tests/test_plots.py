@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 
 import rsgda
@@ -66,8 +67,41 @@ def test_plans_have_names():
 def test_many_plans_can_be_told_apart():
     several = {str(i): theory.exact(EXACT) for i in range(12)}
     (axes,) = plots.bounds(several).axes
-    looks = {(item.get_color(), str(item.get_linestyle())) for item in axes.lines}
+    looks = {(item.get_color(), str(item._dash_pattern)) for item in axes.lines}
     assert len(looks) == 12
+
+
+@pytest.mark.parametrize("names", ["ab", "abc", "abcdefghijklm"])
+def test_curves_that_coincide_are_all_seen(names):
+    """Two of them next to each other: both colours are in the picture, over its whole width."""
+    others = {name: theory.exact(EXACT, p=0.01 + 0.07 * i) for i, name in enumerate(names[2:])}
+    figure = plots.bounds({"a": theory.exact(EXACT), **others, "b": theory.exact(EXACT)})
+    (axes,) = figure.axes
+    first, second = line(axes, "a"), line(axes, "b")
+    np.testing.assert_array_equal(first.get_data(), second.get_data())
+    for item in axes.lines:
+        if item not in (first, second):
+            item.set_visible(False)
+    axes.get_legend().remove()
+    picture = imread(io.BytesIO(plots.saved(figure, "png")))[..., :3]
+    for item in (first, second):
+        near = np.abs(picture - to_rgb(item.get_color())).max(axis=-1) < 0.02
+        columns = np.flatnonzero(near.any(axis=0))
+        assert len(columns) > 0.1 * picture.shape[1]
+        assert np.diff(columns).max() < 0.05 * picture.shape[1]
+
+
+def test_the_curves_of_the_command_that_coincide_are_dashed_differently():
+    r = theory.Regularity(L=1.0, mu=0.1, sigma=1.0)
+    several = [theory.anytime(r), theory.precision(r, eps=0.1), theory.interpolation_almost_sure(r)]
+    (axes,) = plots.bounds(several).axes
+    drawn = [item for item in axes.lines if not item.get_label().startswith("_")]
+    assert len({str(item._dash_pattern) for item in drawn}) == len(drawn) == 3
+
+
+def test_iterations_beyond_64_bits_may_be_chosen():
+    (axes,) = plots.bounds(plans(), ks=[2**70, 1]).axes
+    assert line(axes, "first").get_xdata().tolist() == [1.0, 2.0**70]
 
 
 def test_steps_beyond_64_bits_are_drawn():

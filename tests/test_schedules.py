@@ -391,7 +391,7 @@ def test_logarithms(alpha, decided):
     """Near a boundary a logarithm decides, which no look at finite times can tell."""
     eta = power(0.3, 0.45 if decided is not None and "0.3" in decided else 0.1)
     if decided is None:
-        with pytest.raises(ValueError, match="too near to tell") as caught:
+        with pytest.raises(ValueError, match="does not tell on what side of 1") as caught:
             judge(alpha, eta, Regularity(L=1.0, mu=0.5, sigma=1.0))
         assert not isinstance(caught.value, ConditionError)
     elif decided.startswith("o("):
@@ -399,6 +399,41 @@ def test_logarithms(alpha, decided):
     else:
         with pytest.raises(ConditionError, match=decided):
             judge(alpha, eta)
+
+
+def waves(exponent, depth=1.0):
+    return lambda k: 1e-4 * (k + 1.0) ** -exponent * (1.1 + depth * np.sin(k))
+
+
+@pytest.mark.parametrize("exponent", [0.3, 0.7, 1.0])
+@pytest.mark.parametrize("turn", [np.sin, np.cos, lambda k: np.cos(2 * np.pi * k / 1000)])
+@pytest.mark.parametrize("r", [NOISY, Regularity(L=1.0, mu=0.5)])
+def test_waves_are_not_judged(exponent, turn, r):
+    """No condition is said to be false, or true, from where the waves happen to be looked at."""
+
+    def alpha(k):
+        return 1e-4 * (k + 1.0) ** -exponent * (1.1 + turn(k))
+
+    for judged in (lambda: theory.summability(r, alpha, ETA), lambda: judge(alpha, ETA, r)):
+        with pytest.raises(ValueError, match="does not tell on what side of 1") as caught:
+            judged()
+        assert not isinstance(caught.value, ConditionError)
+        assert "which is false" not in str(caught.value)
+
+
+def test_shallow_waves_are_judged():
+    """As long as all exponents are on one side."""
+    found = theory.summability(NOISY, waves(0.75, 0.01), PowerLaw(0.5, 0.5))
+    assert [condition.holds for condition in found] == [True, True, True, True]
+    found = theory.summability(NOISY, waves(0.3, 0.01), waves(0.3, 0.01))
+    assert [condition.holds for condition in found] == [True, False, False, False]
+    found = theory.summability(NOISY, waves(1.5, 0.01), PowerLaw(0.5, 0.5))
+    assert [condition.holds for condition in found] == [False, True, True, True]
+
+
+def test_waves_do_not_matter_without_noise():
+    found = theory.summability(Regularity(L=1.0, mu=0.5), PowerLaw(1e-3, 0.5), waves(0.5))
+    assert all(condition.holds for condition in found)
 
 
 def test_both_or_none():

@@ -10,10 +10,8 @@ from jax import Array, lax
 
 from rsgda._lanczos import lanczos
 
-STEPS = 100  # of Lanczos: enough for a condition number of 1000
-# For each of many rows: the small eigenproblems of 1000 rows take 0.1 s with 24 steps, 9 s with
-# 100. That is enough for rows of few dimensions, or with a condition number of about 50.
-ROW_STEPS = 24
+STEPS = 400  # of Lanczos at most: enough for a condition number of some thousands
+ROW_STEPS = 100  # likewise for each of many rows
 NUMBERS = 2**25  # most numbers in the basis of one Lanczos run
 PRECISION = 0.25  # of the smallest curvature; what is left is covered by the safety factor
 SPREAD = 64  # points of V whose mean is taken to lie in its relative interior
@@ -26,7 +24,7 @@ class Measured(NamedTuple):
 
     Attributes:
         low: the smallest; there is one at or below it, up to rounding.
-        safe: the smallest, less what its Lanczos run left open, at most by half.
+        safe: the smallest, less what its Lanczos run left open.
         high: the largest.
         products: Hessian-vector products spent.
     """
@@ -70,6 +68,7 @@ def measure(
     along: Map | None,
     key: Array,
     most: int,
+    toward: Array,
 ) -> Measured:
     r"""Measure the curvature of -F at `count` points, along the directions of V.
 
@@ -81,11 +80,16 @@ def measure(
         along: the projection P on the directions of V; curvatures are those of $-P \nabla^2F P$.
         key: draws where each Lanczos run starts.
         most: most steps of a Lanczos run.
+        toward: a direction that each run must see, that of the last gradient: what is left to
+            gain lies along it, and a random start may hardly have a part in it.
     """
 
     def one(i: Array, so_far: Measured) -> Measured:
         x = point(i)
-        start = _drawn(along, jr.fold_in(key, i), x)
+        start = _unit(_drawn(along, jr.fold_in(key, i), x))
+        seen_too = _unit(toward if along is None else along(toward))
+        # The sign that does not cancel: in one dimension nothing would be left.
+        start += jnp.where(jnp.sum(start * seen_too) < 0, -1, 1) * seen_too
         curved, extra = _within(lambda u: -product(x, u), along, start)
         seen = lanczos(curved, start, steps=steps(x.size, most), tol=PRECISION)
         # Where a product was not finite nothing is known, and nothing can be counted on.
@@ -93,7 +97,7 @@ def measure(
         low = jnp.where(known, seen.low, -jnp.inf)
         # On a V that is a single point every constant is right.
         low = jnp.where(jnp.any(start != 0), low, 1)
-        safe = low - jnp.minimum(seen.low_error, jnp.abs(low) / 2)
+        safe = low - seen.low_error
         return Measured(
             low=jnp.minimum(so_far.low, low),
             safe=jnp.minimum(so_far.safe, jnp.where(known, safe, -jnp.inf)),
@@ -128,6 +132,12 @@ def _within(curved: Map, along: Map | None, start: Array) -> tuple[Map, int]:
         return along(curved(inside)) + common * (u - inside)
 
     return within, 1
+
+
+def _unit(u: Array) -> Array:
+    length = jnp.linalg.norm(u)
+    sound = (length > 0) & jnp.isfinite(length)
+    return jnp.where(sound, u / jnp.where(sound, length, 1), 0)
 
 
 def _drawn(along: Map | None, key: Array, like: Array) -> Array:

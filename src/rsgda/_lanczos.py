@@ -133,24 +133,60 @@ def lanczos(
 
 
 def _ends(run: _Run) -> Spectrum:
-    """Return the ends of the tridiagonal matrix of a run."""
-    size = run.diagonal.size
+    r"""Return the ends of the tridiagonal matrix of a run, by bisection and inverse iteration.
+
+    Its leading minors have the ratios $q_i = a_i - x - b_{i-1}^2 / q_{i-1}$, of which as many are
+    negative as there are eigenvalues below x (Sturm). A full eigenproblem would cost the cube.
+    """
+    size, dtype = run.diagonal.size, run.diagonal.dtype
+    eps, tiny = float(jnp.finfo(dtype).eps), float(jnp.finfo(dtype).tiny)
     inside = jnp.arange(size, dtype=jnp.int32) < run.done
-    # What is not reached yet lies well above the rest, so that it mixes with none of it.
-    above = 4 * jnp.max(jnp.abs(run.diagonal)) + 4 * jnp.max(run.beside)
-    diagonal = jnp.where(inside, run.diagonal, jnp.where(above > 0, above, 1))
-    beside = jnp.where(inside[1:], run.beside[:-1], 0)
-    matrix = jnp.diag(diagonal) + jnp.diag(beside, 1) + jnp.diag(beside, -1)
-    values, vectors = jnp.linalg.eigh(matrix, symmetrize_input=False)
+    a = jnp.where(inside, run.diagonal, 0)
+    b = jnp.where(inside[1:], run.beside[:-1], 0)
+    before = jnp.concatenate([jnp.zeros(1, dtype), jnp.square(b)])
+
+    def below(x: Array) -> Array:
+        """Return how many eigenvalues are below each x."""
+
+        def following(i: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            q, count = carry
+            q = a[i] - x - before[i] / jnp.where(jnp.abs(q) < tiny, -tiny, q)
+            return q, count + (q < 0).astype(jnp.int32)
+
+        first = (jnp.ones_like(x), jnp.zeros(x.shape, jnp.int32))
+        return lax.fori_loop(0, run.done, following, first)[1]
+
+    radius = jnp.zeros(size, dtype).at[1:].add(b).at[:-1].add(b)
+    bottom = jnp.min(jnp.where(inside, a - radius, jnp.inf))
+    top = jnp.max(jnp.where(inside, a + radius, -jnp.inf))
+    # One eigenvalue is at or below the smallest, all are at or below the largest.
+    enough = jnp.stack([jnp.ones_like(run.done), run.done])
+
+    def halve(_: Array, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
+        left, right = bounds
+        middle = 0.5 * left + 0.5 * right
+        high = below(middle) >= enough
+        return jnp.where(high, left, middle), jnp.where(high, middle, right)
+
+    whole = (jnp.stack([bottom, bottom]), jnp.stack([top, top]))
+    left, right = lax.fori_loop(0, jnp.finfo(dtype).nmant + 4, halve, whole)
+    found = 0.5 * left + 0.5 * right
+    found += 0 * (jnp.sum(a) + jnp.sum(b))  # NaN where a product was not finite
+    # From just outside of the spectrum the shifted matrix is definite, and its solution stable.
+    width = jnp.maximum(jnp.abs(bottom), jnp.abs(top))
+    width = jnp.where(width > 0, width, 1)
+    outside = found + 4 * eps * jnp.stack([-width, width])
+    shifted = jnp.where(inside, a - outside[:, None], 1)
+    lower = jnp.broadcast_to(jnp.concatenate([jnp.zeros(1, dtype), b]), (2, size))
+    upper = jnp.broadcast_to(jnp.concatenate([b, jnp.zeros(1, dtype)]), (2, size))
+    x = jnp.broadcast_to(jnp.where(inside, 1.0, 0.0).astype(dtype), (2, size))
+    for _ in range(2):
+        x = lax.linalg.tridiagonal_solve(lower, shifted, upper, x[..., None])[..., 0]
+        x = x / jnp.linalg.norm(x, axis=1, keepdims=True)
+    # The last coupling leads out of the basis: what it carries is the residual.
     last = jnp.maximum(run.done - 1, 0)
-    coupling = run.beside[last]
-    return Spectrum(
-        low=values[0],
-        high=values[last],
-        low_error=coupling * jnp.abs(vectors[last, 0]),
-        high_error=coupling * jnp.abs(vectors[last, last]),
-        products=run.done,
-    )
+    errors = run.beside[last] * jnp.abs(x[:, last])
+    return Spectrum(found[0], found[1], errors[0], errors[1], run.done)
 
 
 def _orthogonal(vector: Array, run: _Run) -> Array:

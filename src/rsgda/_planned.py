@@ -5,6 +5,9 @@ import io
 from collections.abc import Callable
 from typing import NamedTuple
 
+from rich.console import Console, Group, RenderableType
+from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -12,6 +15,7 @@ from rsgda import theory
 from rsgda.theory.plan import accuracy, door
 
 WIDE = 140  # columns from which on nothing needs to be broken
+NARROW = 78  # columns below which a table leaves no room for words
 LATE = 10**6  # where the bound of a plan without steps is evaluated
 
 # By the words that call them.
@@ -29,6 +33,7 @@ COROLLARIES: dict[str, Callable[..., theory.Plan]] = {
 }
 RIVAL = "gda, Lin et al. (2020)"
 NEEDS_EPS = ("precision", "large_batch", "interpolation_precision")
+KEYS = ("alpha", "eta", "steps", "batch", "p range", "bound")
 KNOWS_NO_EPS = ("almost_sure", "almost_sure, exact", "interpolation_almost_sure")
 
 
@@ -87,6 +92,36 @@ def _row(
     return Row(name, plan, plan.steps or LATE if k is None else k)
 
 
+def shown(found: list[Row], *, k: int | None, width: int) -> RenderableType:
+    """Return the rows as a table, or one below the other where a table does not fit."""
+    made = table(found, k=k, width=width)
+    if width >= NARROW:
+        wide = Console(width=10 * WIDE)
+        if Measurement.get(wide, wide.options, made).minimum <= width:
+            return made
+    return blocks(found)
+
+
+def blocks(found: list[Row]) -> Group:
+    """Return the rows one below the other: a name, and a line for each number that there is."""
+    shown: list[RenderableType] = []
+    for row in found:
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        grid.add_column(overflow="fold")
+        grid.add_column(overflow="fold")
+        if row.plan is None:
+            grid.add_row("fails", Text(row.fails, "yellow"))
+        else:
+            for key, cell in zip(KEYS, _cells(row, row.k), strict=True):
+                said = f"{cell} at k={number(row.k)}" if key == "bound" else cell
+                if cell != "-":
+                    grid.add_row(key, Text(said))
+            grid.add_row("order", Text(_order(row.plan)))
+        apart = [""] if shown else []
+        shown += [*apart, Text(row.name, "bold"), Padding(grid, (0, 0, 0, 2), expand=False)]
+    return Group(*shown)
+
+
 def table(found: list[Row], *, k: int | None, width: int) -> Table:
     """Return the rows as a table that breaks lines rather than leaving anything out."""
     if not any(row.plan and row.plan.steps for row in found):
@@ -98,13 +133,13 @@ def table(found: list[Row], *, k: int | None, width: int) -> Table:
     shown = Table(
         box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", expand=not wide
     )
-    shown.add_column("corollary", width=None if wide else 14)
-    for name in ("alpha", "eta", "steps", "batch"):
+    shown.add_column("corollary", width=None if wide else 14, overflow="fold")
+    for name in KEYS[:4]:
         shown.add_column(name, justify="right", no_wrap=True)
     narrow = None if width >= 100 else 8
-    shown.add_column("p range", width=narrow)
-    shown.add_column(where, justify="right", width=None if wide else narrow or 9)
-    shown.add_column("order, or what fails", ratio=None if wide else 1)
+    shown.add_column("p range", width=narrow, overflow="fold")
+    shown.add_column(where, justify="right", width=None if wide else narrow or 9, overflow="fold")
+    shown.add_column("order, or what fails", ratio=None if wide else 1, overflow="fold")
     for row in found:
         name = Text(row.name.replace("interpolation_", f"interpolation{joint}"))
         if row.plan is None:

@@ -15,6 +15,8 @@ SAFETY = 2.0  # a measured constant is divided by it
 AGREES = 1e-3  # relative: how far a measured curvature may fall below the user's constant
 FLAT = 32  # in units of the last place of the largest curvature: what is flat
 ROUNDS = 3  # ascents at most, each followed by a measurement at its end
+LOOKS = 8  # rounds at most, also those that only look further around
+FURTHER = 2.0  # how much further the maximiser may be before it is looked for once more
 
 
 class Function(NamedTuple):
@@ -61,6 +63,7 @@ class Best(NamedTuple):
 class _Round(NamedTuple):
     at: _ascent.Climb
     seen: _concavity.Measured
+    looked: Array  # how far around was looked
     number: Array
     done: Array
 
@@ -71,8 +74,9 @@ def search(
     """Maximise a function from v, projected on V; may be compiled and mapped.
 
     A constant is measured at the start, and the ascent goes as far as it asks. It is measured
-    again at the end and at `points` points around each of start and end, and where that lowers
-    it the ascent goes on. A measurement takes at most `steps` products.
+    again at the end and at `points` points around each of start and end, as far around as the
+    maximiser can be; where that lowers the constant the ascent goes on, and it is looked further
+    around. A measurement takes at most `steps` products.
     """
     kinds = (v, jax.eval_shape(f.value, v))
     dtype = widest(kinds)
@@ -88,15 +92,16 @@ def search(
     def one_round(now: _Round) -> _Round:
         at, number = now.at, now.number
         radius = _reach(at, start, count_on(now.seen, mu, eps)(at.seen), tol)
+        look = (number > 0) & (radius > FURTHER * now.looked)
 
         def point(i: Array) -> Array:
             centre = jnp.where(i % 2 == 1, at.best, start)
             near = _concavity.around(project, along, centre, radius, jr.fold_in(key_around, i))
             return jnp.where(i == 0, at.best, near)
 
-        count = jnp.where(number == 1, 1 + 2 * points, 1)
+        count = jnp.where(look, 1 + 2 * points, 1)
         drawn = jr.fold_in(key_lanczos, number)
-        seen = _concavity.measure(now.seen, flat.product, point, count, along, drawn, steps)
+        seen = _concavity.measure(now.seen, flat.product, point, count, along, drawn, steps, at.g)
         steepest = jnp.where(seen.high > 0, seen.high, 1)
         at = at._replace(M=jnp.where(number == 0, steepest, at.M))
         new = _ascent.climb(
@@ -110,12 +115,16 @@ def search(
             jnp.where(number < ROUNDS, numbers.limit, 0),
             eps,
         )
-        done = (number > 0) & (new.gradients == at.gradients)
-        return _Round(new, seen, number + 1, done)
+        looked = jnp.where(look, radius, now.looked)
+        reach = _reach(new, start, count_on(seen, mu, eps)(new.seen), tol)
+        far = (reach > FURTHER * looked) & (number < LOOKS)
+        done = (number > 0) & (new.gradients == at.gradients) & ~far
+        return _Round(new, seen, looked, number + 1, done)
 
     first = _Round(
         _ascent.begin(start, jnp.ones((), dtype)),
         _concavity.nothing(dtype),
+        jnp.zeros((), dtype),
         jnp.zeros((), jnp.int32),
         jnp.zeros((), bool),
     )
@@ -142,14 +151,16 @@ def count_on(seen: _concavity.Measured, mu: Array | None, eps: float) -> Callabl
         low, safe = jnp.minimum(seen.low, between), jnp.minimum(seen.safe, between)
         if mu is not None:
             return jnp.where(low < (1 - AGREES) * mu - flat, 0, mu)
-        return jnp.where((low > flat) & jnp.isfinite(safe), safe / SAFETY, 0)
+        return jnp.where((low > flat) & (safe > 0) & jnp.isfinite(safe), safe / SAFETY, 0)
 
     return constant
 
 
 def _reach(at: _ascent.Climb, start: Array, mu: Array, tol: Array) -> Array:
     """Return how far around to look: as far as the ascent went, or as the maximiser can be."""
-    left = jnp.sqrt(2 * tol / jnp.where(mu > 0, mu, jnp.inf))
+    gap = _ascent.gap(at, mu)
+    gain = jnp.maximum(tol, jnp.where(jnp.isfinite(gap), gap, 0))  # more than tol at a limit
+    left = jnp.sqrt(2 * gain / jnp.where(mu > 0, mu, jnp.inf))
     return jnp.maximum(jnp.linalg.norm(at.best - start), left)
 
 
@@ -181,8 +192,8 @@ class _Flat:
 
 
 def widest(tree: PyTree) -> Any:
-    """Return the widest dtype of a tree of floating arrays."""
-    kinds = [leaf.dtype for leaf in jax.tree.leaves(tree)]
+    """Return the widest dtype of a tree of floating arrays, at least single precision."""
+    kinds = [jnp.dtype(jnp.float32), *(leaf.dtype for leaf in jax.tree.leaves(tree))]
     return max(kinds, key=lambda kind: jnp.finfo(kind).bits)
 
 

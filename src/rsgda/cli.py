@@ -178,6 +178,8 @@ def plan(
     for option, path in (("--plot", plot), ("--csv", csv)):
         if path is not None and not path.absolute().parent.is_dir():
             raise FileNotFoundError(f"{option}: there is no folder {path.absolute().parent}.")
+        if path is not None and path.is_dir():
+            raise IsADirectoryError(f"{option} {path} is a folder.")
     if k is not None and k < 1:
         raise ValueError(f"--k must be at least 1, got {k}.")
     with _named_as_options():
@@ -223,10 +225,10 @@ def _show_plans(rows: "list[Row]", k: int | None, constants: str, advice: str | 
     console = Console(highlight=False, markup=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _planned.WIDE  # a file or a pipe has no width of its own
-    table = _planned.table(rows, k=k, width=console.width)
+    found = _planned.shown(rows, k=k, width=console.width)
     console.print(constants)
     console.print()
-    console.print(table)
+    console.print(found)
     console.print()
     console.print(advice or "with --eps: iterations, and the cheapest p")
 

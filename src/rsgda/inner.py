@@ -115,6 +115,8 @@ def phi(
     check_player("theta", theta)
     check_player("v", v)
     check_rows(problem, v)
+    if not any(leaf.size for leaf in jax.tree.leaves(freeze(v))):
+        raise ValueError("`v` must hold at least one number, got empty arrays.")
     wanted = numbers(tol, mu, max_gradients)
     if problem.separable and problem.project_v is not None:
         check_project_rows(problem.project_v, v)
@@ -125,7 +127,7 @@ def phi(
         wanted,
         jr.key(0) if key is None else key,
     )
-    return _told(problem, found, tol, max_gradients)
+    return _told(problem, found, tol, max_gradients, measured=mu is None)
 
 
 def numbers(tol: Any, mu: Any, max_gradients: Any) -> Numbers:
@@ -237,13 +239,14 @@ def _spent(count: Array) -> Array:
     return jnp.ceil(jnp.mean(count.astype(jnp.float32))).astype(jnp.int32)
 
 
-def _told(problem: Problem, found: Found, tol: float, limit: int) -> Phi:
+def _told(problem: Problem, found: Found, tol: float, limit: int, *, measured: bool) -> Phi:
     """Return what was found as plain numbers, with a sentence, and warn where it is due."""
     v = thaw(found.v)
     plain = jax.tree.map(lambda leaf: np.asarray(leaf).item(), found._replace(v=None))
     if not np.isfinite(plain.value):
-        raise ValueError(f"`loss` must be finite at the start, got {plain.value}.")
-    message = _message(problem, plain, float(tol), int(limit))
+        where = "at all rows of the start" if problem.separable else "at the start"
+        raise ValueError(f"`loss` must be finite {where}; NaN or infinity came.")
+    message = _message(problem, plain, float(tol), int(limit), measured)
     if not plain.certified:
         warnings.warn(message, ConcavityWarning, stacklevel=3)
     rows = problem.separable
@@ -264,19 +267,26 @@ def _told(problem: Problem, found: Found, tol: float, limit: int) -> Phi:
     )
 
 
-def _message(problem: Problem, found: Any, tol: float, limit: int) -> str:
+def _message(problem: Problem, found: Any, tol: float, limit: int, measured: bool) -> str:
     if not found.certified:
         who = "F is"
         if problem.separable:
             failed = round((1 - found.rows_certified) * problem.rows)
             who = f"{failed} of {problem.rows} rows of F are"
+        if found.low > 0 and measured and not problem.separable:
+            return (
+                f"the strong concavity of F in v could not be told from zero: the smallest "
+                f"curvature seen is {found.low:.3g}, within the rounding or the error of its "
+                f"measurement; the value {found.value:.6g} is a lower bound of phi only. "
+                "Give a `mu` that holds, or add a strongly concave term in v."
+            )
         return (
             f"{who} not strongly concave in v as counted on: a curvature of {found.low:.3g} was "
             f"seen; the value {found.value:.6g} is a lower bound of phi only. Add a strongly "
             "concave term in v, restrict V by `project_v`, or give a smaller `mu`."
         )
     bound = f"phi is between {found.value:.6g} and that plus {found.gap:.3g}"
-    rests = f"as F was seen to be strongly concave in v with mu = {found.mu:.3g}"
+    rests = f"as F was strongly concave in v, mu = {found.mu:.3g}, wherever it was looked at"
     if found.gap <= tol:
         return f"{bound}, {rests}."
     return (

@@ -14,12 +14,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rsgda.theory.cost import BestP
-from rsgda.theory.plan import Plan
+from rsgda.theory.plan import Plan, whole_times
 from rsgda.theory.rival import GDA
 
-# Okabe and Ito, apart for all kinds of colour vision; with two ways of drawing a line each.
+# Okabe and Ito, apart for all kinds of colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-DASHES = ("-", (0, (4, 1.5)))
+# Later ones lie on top and leave more open, so that of curves that coincide all are seen.
+DASHES = ("-", (0, (5, 3)), (0, (3, 5)), (0, (1, 4)))
 GREY = "0.35"
 LAST = 10**6  # how far curves are drawn if no plan has steps
 POINTS = 200
@@ -32,7 +33,7 @@ def bounds(plans: Plans, ks: Any = None) -> Figure:
     r"""Draw the bounds of plans on $\min_{t<k} \mathbb{E} \lVert\nabla\phi(\theta_t)\rVert^2$.
 
     Both axes are logarithmic. A dot marks the `steps` of a plan, and a line the eps^2 that the
-    bound has come down to there.
+    bound has come down to there. Curves that coincide are seen through each other's dashes.
 
     Args:
         plans: plans, or plans by the names that they are to have in the figure.
@@ -98,14 +99,26 @@ def draw_bounds(axes: Axes, plans: dict[str, Plan | GDA], ks: Any = None) -> Non
         last = 10.0 * max(steps, default=LAST // 10)
         ks = np.unique(np.geomspace(1, last, POINTS).round())
     else:
-        ks = np.sort(np.atleast_1d(np.asarray(ks)))
+        ks = np.sort(np.ravel(whole_times(ks)))
     # In the order of their ends, so that the legend reads as the lines lie.
     curves = {name: np.asarray(plan.bound(ks)) for name, plan in plans.items()}
-    for i, name in enumerate(sorted(curves, key=lambda name: -curves[name][-1])):
-        plan, at = plans[name], list(plans).index(name)
-        colour = COLOURS[at % len(COLOURS)]
-        dashes = DASHES[at // len(COLOURS) % len(DASHES)]
-        axes.plot(ks, curves[name], color=colour, linestyle=dashes, label=name, zorder=2 + 0.01 * i)
+    taken: set[tuple[str, int]] = set()
+    dash = -1
+    for name in sorted(curves, key=lambda name: -curves[name][-1]):
+        plan, colour = plans[name], COLOURS[list(plans).index(name) % len(COLOURS)]
+        # Neighbours, which may coincide, are dashed in different ways, and so are equal colours.
+        turns = [(dash + turn) % len(DASHES) for turn in range(1, len(DASHES) + 1)]
+        dash = next((turn for turn in turns if (colour, turn) not in taken), turns[0])
+        taken.add((colour, dash))
+        axes.plot(
+            ks,
+            curves[name],
+            color=colour,
+            linestyle=DASHES[dash],
+            linewidth=2,
+            label=name,
+            zorder=2 + 0.1 * dash,
+        )
         if plan.steps is not None and ks[0] <= plan.steps <= ks[-1]:
             at = float(plan.steps)
             axes.plot(at, plan.bound(at), "o", color=colour, markersize=6, zorder=4)
@@ -129,7 +142,13 @@ def draw_bounds(axes: Axes, plans: dict[str, Plan | GDA], ks: Any = None) -> Non
     axes.set_ylabel("bound on the smallest E‖∇φ‖²")
     axes.set_title("What is guaranteed after k iterations", loc="left", fontsize="medium")
     tidy(axes)
-    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")
+    axes.legend(
+        frameon=False,
+        loc="center left",
+        bbox_to_anchor=(1.0, 0.5),
+        fontsize="small",
+        handlelength=3,  # of which a dash is the smaller part
+    )
 
 
 def draw_cost(axes: Axes, best: BestP) -> None:

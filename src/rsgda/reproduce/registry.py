@@ -29,7 +29,7 @@ TARGETS = {
 }
 
 SCALES = {
-    "quick": "below a minute for each target",
+    "quick": "about a minute for each target",
     "standard": "minutes",
     "paper": "as many runs as the numbers deserve",
 }

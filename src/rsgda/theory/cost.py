@@ -27,6 +27,7 @@ ROUNDS = 7
 SECONDS = 0.05  # of one timing
 # Steps that change nothing one could see, so that a measurement cannot diverge.
 TINY = 1e-12
+TEN_TIMES, WIDEST = 20, 40  # of the bars, in characters
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,12 +58,15 @@ class BestP:
         return float(near.min()), float(near.max())
 
     def __str__(self) -> str:
-        """Show the curve as a table with bars."""
+        """Show the curve as a table with bars, which are logarithmic."""
         lines = [f"p = {self.p:.4g} costs {self.cost:.4g} by `{self.plan.corollary}`"]
-        for p in (*np.geomspace(self.curve[0][0], 0.1, 6)[1:], 0.25, 0.5, 0.75, 0.9, 0.99):
-            times = float(np.interp(p, *self.curve)) / self.cost
-            bar = "#" * int(min(40, round(10 * times)))
-            lines.append(f"  p = {p:8.2g}  {times:8.3g} x  {bar}")
+        shown = [*np.geomspace(self.curve[0][0], 0.1, 6)[1:], 0.25, 0.5, 0.75, 0.9, 0.99]
+        times = np.interp(shown, *self.curve) / self.cost
+        decades = np.maximum(np.log10(times), 0)
+        # A factor of ten is as long as this, or as short as it must be for all to fit.
+        longest = min(TEN_TIMES, (WIDEST - 1) / max(decades.max(), 1e-9))
+        for p, factor, length in zip(shown, times, 1 + decades * longest, strict=True):
+            lines.append(f"  p = {p:8.2g}  {factor:8.3g} x  {'#' * round(length)}")
         return "\n".join(lines)
 
 

@@ -1,4 +1,28 @@
-"""The constants of the theory, measured on a problem."""
+r"""The constants of the theory, measured on a problem.
+
+**What they are.** $L = \|\nabla^2 F\|$, $\mu = \lambda_{\min}(-\nabla^2_{vv} F)$,
+$L_{\max} = \max_z \|\nabla^2_{vv} f_z\|$, $\sigma^2 = \mathbb{E} |\nabla_\theta f_z -
+\nabla_\theta F|^2$, and sigma_v likewise in v, which the theory wants at v*. Curvature in v is that
+along V. Noise is that of the problem's own minibatches; L_max is that of single rows, which no
+minibatch exceeds. r0 and D0 are upper bounds at the first point if mu holds throughout. No Hessian
+is formed: all is Lanczos on Hessian-vector products.
+
+**What they are not.** The theory wants suprema over all (theta, v); sigma, as all else, is that of
+the points looked at. mu is the smallest curvature that Lanczos found, less its residual where that
+is above a thousandth; the residual is a distance to some eigenvalue, and nothing that is computed
+from products bounds the smallest one.
+
+**What is statistical.** With `sample`, L and mu belong to a mean of `batches` draws: `how` has
+their standard errors, from eight groups of these draws, and above a hundredth there is a warning.
+sigma and sigma_v are sample deviations. L_max, `concave` and `worst` know only of the samples that
+were looked at one by one. Of a separable problem with more than `rows` rows all constants are those
+of some rows at random.
+
+**Rows of v.** A separable v of n rows is measured as $w = v / \sqrt n$, in which F curves as its
+rows do: mu is that of the worst row, L_max is n / b times the norm of the stiffest (a batch of b
+moves b rows by themselves), r0 is a mean over the rows. A plan's eta times `eta_scale` = n is the
+eta of the algorithm.
+"""
 
 import dataclasses
 import warnings
@@ -11,11 +35,11 @@ import numpy as np
 from jax import Array
 
 from rsgda import _checks
-from rsgda._lanczos import Spectrum
 from rsgda._trees import PyTree
 from rsgda.problem import Problem
+from rsgda.theory import words
 from rsgda.theory.door import check_points
-from rsgda.theory.local import Local, is_inside, measure
+from rsgda.theory.local import Local, measure, sample_steps
 from rsgda.theory.regularity import Regularity
 from rsgda.whole import whole
 
@@ -29,8 +53,10 @@ class Estimate(Regularity):
 
     Args:
         kind: where the numbers hold: at a point, or along a run; never everywhere.
-        concave: whether F curved strongly and no sample curved the wrong way in v.
-        worst: the sample (row of the data, or draw) that curves least in v, None if F is exact.
+        concave: whether F curved strongly, and none of the samples looked at curved the wrong
+            way in v; `how` says how many these were.
+        worst: of the samples looked at (rows of the data, or draws) the one that curves least in
+            v, None if F is exact.
         points: how many points were looked at.
         eta_scale: what turns the eta of the theory into that of the algorithm: n on a separable
             problem, otherwise 1.
@@ -62,7 +88,7 @@ class Estimate(Regularity):
 
     def __str__(self) -> str:
         """Show a line for each constant."""
-        lines = [f"{self.kind}; concave in v: {'yes' if self.concave else 'no'}"]
+        lines = [self.kind]
         for name, text in self.how.items():
             lines.append(f"  {name:<8}{_short(getattr(self, name)):<12}{text}")
         spent = f"{self.products} Hessian-vector products, {self.gradients} gradients"
@@ -77,43 +103,30 @@ def estimate(
     key: Array,
     points: Sequence[tuple[PyTree, PyTree]] = (),
     inf_phi: float | None = None,
-    rows: int = 1024,
+    rows: int | None = None,
     batches: int | None = None,
-    steps: int = 256,
+    steps: int = 1000,
     tol: float = 1e-6,
 ) -> Estimate:
-    r"""Measure the constants of the theory at a point, and at further ones along a run.
+    r"""Measure L, mu, L_max, the noise, r0 and D0 at a point, and at further ones along a run.
 
-    $$ L = \|\nabla^2 F\|, \quad \mu = \lambda_{\min}(-\nabla^2_{vv} F), \quad
-       L_{\max} = \max_z \|\nabla^2_{vv} f_z\|, \quad
-       \sigma^2 = \mathbb{E} |\nabla_\theta f_z - \nabla_\theta F|^2 $$
-
-    and sigma_v likewise in v, which the theory wants at v*: give a v near the maximum. Curvature
-    in v is that along V. Noise is that of the problem's own minibatches; L_max is that of single
-    rows, which no minibatch exceeds. r0 and D0 are upper bounds at `(theta, v)` if mu holds
-    throughout. No Hessian is formed: all is Lanczos on Hessian-vector products.
-
-    A separable v of n rows is measured as $w = v / \sqrt n$, in which F curves as its rows do:
-    mu is that of the worst row, L_max is n / b times the norm of the stiffest (a batch of b moves
-    b rows by themselves), r0 is a mean over the rows. A plan's eta times `eta_scale` = n is the
-    eta of the algorithm.
+    Give a v near the maximum, where the theory wants sigma_v. What is measured, and what is known
+    of it only statistically, is told in `rsgda.theory.measured` and for each constant in `how`.
 
     Args:
         problem: what is to be solved.
         theta: where, for the minimised variable.
         v: where, for the maximised variable; in V.
-        key: draws the starts of Lanczos, the samples and the rows. Sample i of a sampler is
+        key: draws the starts of Lanczos, the samples and the rows. Draw i looked at by itself is
             `problem.sample(fold_in(split(key)[0], i))`.
-        points: further pairs (theta, v), as of `solve` called in pieces; the worst constants
-            over all points are reported.
+        points: further pairs (theta, v); the worst constants over all points are reported.
         inf_phi: a lower bound of phi, for D0.
-        rows: most samples to look at one by one, for L_max and for concavity; all of them or
-            as many at random. Of a separable problem nothing beyond these is looked at.
-        batches: draws that stand for F, and for the noise, of a problem with a sampler; None
-            takes between 1024 and 131072, more of small problems. Relative standard errors fall
-            with their root: that of sigma is about half of its inverse.
-        steps: most products of one Lanczos run.
-        tol: how well an end of a spectrum is to be known, relative.
+        rows: most samples to look at one by one, at random, for L_max and for concavity; of a
+            separable problem for all. None: as many as take seconds, at least 1024.
+        batches: draws that stand for F, and for the noise, of a problem with a sampler. None:
+            between 2^10 and 2^20, more of small problems.
+        steps: most products of one Lanczos run; a large basis allows fewer.
+        tol: how well mu is to be known, relative; norms and rows are content with less.
 
     >>> import jax.numpy as jnp
     >>> from rsgda.problems import Toy
@@ -126,8 +139,10 @@ def estimate(
     """
     pairs = check_points(problem, theta, v, key, points)
     if batches is None:
-        batches = _many(*pairs[0])
-    _check_numbers(problem, rows, batches, steps, tol, inf_phi)
+        batches = _many(problem, key, *pairs[0])
+    _check_numbers(problem, 1024 if rows is None else rows, batches, steps, tol, inf_phi)
+    if rows is None:
+        rows = _cheap(problem, *pairs[0], int(steps))
     key_draws, key_rest = jr.split(key)
     key_rows, key_points = jr.split(key_rest)
     chosen = _chosen(problem, key_rows, int(rows), int(batches))
@@ -143,7 +158,8 @@ def estimate(
         found.append(jax.tree.map(np.asarray, local))
     count = 1 if problem.exact else int(batches) if problem.sample is not None else part.rows
     result = _summary(problem, found, chosen, count, _checks.host_number(inf_phi))
-    _warn(problem, result, float(_samples(found)[0].min()))
+    for text in (*words.doubts(problem, result, found, int(steps)), *words.errors(found, count)):
+        warnings.warn(text, stacklevel=2)
     return result
 
 
@@ -152,19 +168,19 @@ def _summary(
 ) -> Estimate:
     """Return the worst of what was found at the points, and how it was found."""
     start = found[0]
-    stiff = max(found, key=lambda local: _norm(local.joint))
-    soft = min(found, key=lambda local: float(local.curvature.low))
-    mu = float(soft.curvature.low)
+    stiff = max(found, key=lambda local: words.norm(local.joint))
+    soft = words.softest(found)
+    mu = float(soft.mu)
     # Curvature in v is part of the joint one, and may have been met with a better start.
-    L = max(_norm(spectrum) for local in found for spectrum in (local.joint, local.curvature))
+    L = max(words.norm(spectrum) for local in found for spectrum in (local.joint, local.curvature))
     if not (np.isfinite(L) and np.isfinite(mu)):
         raise ValueError(
             "`loss` must be finite and twice differentiable at every point, but a product with "
             "its Hessian is not finite."
         )
-    lows, norms = _samples(found)
+    lows, norms = words.samples(found)
     L_max, lowest = float(norms.max()), float(lows.min())
-    rounding = 100 * float(np.finfo(soft.curvature.low.dtype).eps)
+    rounding = words.rounding_of(soft)
     row_scale, noise_scale, noise_scale_v = _scales(problem, chosen.size, count)
     noise = max(float(local.noise) for local in found)
     noise_v = max(float(local.noise_v) for local in found)
@@ -174,7 +190,7 @@ def _summary(
         if inf_phi is not None:
             D0 = max(float(start.value) + float(start.gap) - inf_phi, 0.0)
     products = sum(
-        count * int(local.joint.products + local.curvature.products)
+        round(count * float(local.products))
         + (0 if local.samples is None else int(np.sum(local.samples.products)))
         for local in found
     )
@@ -196,7 +212,7 @@ def _summary(
         eta_scale=float(problem.rows) if problem.separable else 1.0,
         products=products,
         gradients=len(found) * count * (2 if problem.exact else 4),
-        how=_how(problem, stiff, soft, found, chosen.size, count, L_max),
+        how=words.how(problem, stiff, soft, found, chosen.size, count, L_max),
     )
 
 
@@ -215,81 +231,6 @@ def _scales(problem: Problem, looked: int, count: int) -> tuple[float, float, fl
     return n / b, unbiased / b, (n - 1) / b
 
 
-def _how(
-    problem: Problem,
-    stiff: Local,
-    soft: Local,
-    found: list[Local],
-    looked: int,
-    count: int,
-    L_max: float,
-) -> dict[str, str]:
-    """Say how each constant was measured."""
-    along = "" if problem.project_v is None else " along V"
-    if not all(is_inside(local.inside) for local in found):
-        along = " in all directions (those of V could not be told)"
-    joint = stiff.joint
-    error = joint.low_error if abs(joint.low) > abs(joint.high) else joint.high_error
-    F = "F" if problem.sample is None else f"F (a mean of {count} draws)"
-    metric = ", in w = v / sqrt(n)" if problem.separable else ""
-    one_by_one = f"{looked} draws" if problem.sample is not None else f"{looked} rows"
-    if problem.data is not None and looked < problem.rows:
-        one_by_one += f" of {problem.rows} at random"
-    how = {
-        "L": f"norm of the joint Hessian of {F}{metric}, Lanczos, residual {error:.1e}",
-        "mu": f"smallest curvature of -{F} in v{along}, Lanczos, "
-        f"residual {soft.curvature.low_error:.1e}",
-        "L_max": f"largest norm of the Hessian in v{along} of {one_by_one}, Lanczos",
-        "sigma": f"unbiased sample variance of {count} gradients",
-        "r0": "squared gradient mapping in v over mu^2, an upper bound",
-        "D0": "F plus its largest rise under mu, minus `inf_phi`, an upper bound",
-    }
-    if problem.exact:
-        how["L_max"] = f"norm of the Hessian of F in v{along}: F is the only sample"
-        how["sigma"] = "gradients are exact"
-    elif problem.data is not None:
-        how["sigma"] = f"variance over {count} rows by themselves, over batch_size"
-    if problem.separable:
-        how["mu"] = f"smallest curvature in v{along} among {one_by_one}, Lanczos each"
-        how["L_max"] = f"n / batch_size times {L_max:.4g}, the largest norm of {one_by_one}"
-    how["sigma_v"] = how["sigma"] + (metric if problem.separable else "")
-    return how
-
-
-def _warn(problem: Problem, result: Estimate, lowest: float) -> None:
-    """Warn where the theory does not hold because of a lack of concavity."""
-    if result.concave:
-        return
-    if problem.exact or (lowest >= 0 and result.worst is None) or result.mu == lowest:
-        what = f"F is not strongly concave in `v`: its smallest curvature is {result.mu:.3g}"
-        if problem.separable:
-            what += f", in row {result.worst}"
-    elif lowest < 0 < result.mu:
-        kind = "row" if problem.sample is None else "draw"
-        what = f"F is concave in `v`, but not each sample: {kind} {result.worst} curves the wrong "
-        what += f"way, by {lowest:.3g}"
-    else:
-        what = f"F is not strongly concave in `v`: its smallest curvature is {result.mu:.3g}, "
-        what += f"and that of sample {result.worst} is {lowest:.3g}"
-    warnings.warn(
-        f"{what}. The theory's steps and bounds do not hold there; if v is meant to stay in a "
-        "subspace or a smaller set, give the problem its `project_v`.",
-        stacklevel=3,
-    )
-
-
-def _samples(found: list[Local]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the smallest curvature and the norm of each sample (of F itself) at each point."""
-    of = [local.curvature if local.samples is None else local.samples for local in found]
-    lows = np.stack([np.atleast_1d(spectrum.low) for spectrum in of])
-    highs = np.stack([np.atleast_1d(spectrum.high) for spectrum in of])
-    return lows, np.maximum(np.abs(lows), np.abs(highs))
-
-
-def _norm(spectrum: Spectrum) -> float:
-    return max(abs(float(spectrum.low)), abs(float(spectrum.high)))
-
-
 def _chosen(problem: Problem, key: Array, rows: int, batches: int) -> np.ndarray:
     """Return the samples to look at one by one."""
     if problem.data is None:
@@ -300,10 +241,25 @@ def _chosen(problem: Problem, key: Array, rows: int, batches: int) -> np.ndarray
     return np.sort(np.asarray(picked)).astype(np.int32)
 
 
-def _many(theta: PyTree, v: PyTree) -> int:
-    """Return how many draws make about one second's work."""
-    size = sum(leaf.size for leaf in jax.tree.leaves((theta, v)))
-    return min(max(2**21 // size, 2**10), 2**17)
+def _many(problem: Problem, key: Array, theta: PyTree, v: PyTree) -> int:
+    """Return how many draws make about a second's work."""
+    drawn = () if problem.sample is None else jax.eval_shape(problem.sample, key)
+    size = max(_size((theta, v)), _size(drawn))
+    return max(min(2**20, 2**30 // size**2), min(2**17, 2**21 // size), 2**10)
+
+
+def _cheap(problem: Problem, theta: PyTree, v: PyTree, steps: int) -> int:
+    """Return how many samples may be looked at one by one in about a second."""
+    size = _size(v) // (problem.rows if problem.separable else 1)
+    work = sample_steps(problem.separable, steps, size) * (_size((theta,)) + size + 64)
+    many = max(2**24 // work, 2**10)
+    if problem.separable:
+        many = min(many, max(2**20 // size, 2**10))  # F of them all needs a basis of its own
+    return many if problem.sample is None else min(many, 2**14)
+
+
+def _size(tree: PyTree) -> int:
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 
 def _part(problem: Problem, chosen: np.ndarray) -> Problem:

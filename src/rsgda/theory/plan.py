@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from rsgda._checks import host_number, positive, probability
@@ -173,9 +174,26 @@ def p_between(low: float, high: float = 0.5) -> tuple[float, float] | None:
 
 def whole_times(k: Any) -> np.ndarray:
     """Return numbers of iterations as an array, or refuse them."""
-    times = np.asarray(float(k) if isinstance(k, int) else k)  # of any size
-    if not np.issubdtype(times.dtype, np.number) or not np.all(
-        np.isfinite(times) & (times >= 1) & (times == np.floor(times))
-    ):
+    times = _floats(k)
+    if times is None or not times.size:
         raise ValueError(f"`k` must be whole and at least 1, got {k!r}.")
-    return times.astype(float)
+    if not np.all(np.isfinite(times) & (times >= 1) & (times == np.floor(times))):
+        raise ValueError(f"`k` must be whole and at least 1, got {k!r}.")
+    return times
+
+
+def _floats(k: Any) -> np.ndarray | None:
+    """Return real numbers as an array, or None for anything else."""
+    try:
+        times = np.asarray(k)
+        if isinstance(k, (int, list, tuple)) or times.dtype == object:
+            # One by one: True is no number here, and whole numbers may be beyond 2^64.
+            times = np.asarray(k, object)
+            real = (int, float, np.integer, np.floating, jax.Array)
+            if any(isinstance(n, bool) or not isinstance(n, real) for n in times.flat):
+                return None
+            return times.astype(float)
+    except (TypeError, ValueError, OverflowError):  # ragged, or beyond floating point
+        return None
+    kinds = np.integer, np.floating
+    return times.astype(float) if issubclass(times.dtype.type, kinds) else None

@@ -12,7 +12,7 @@ from rsgda._checks import host_number, positive
 from rsgda._trees import freeze, thaw
 from rsgda.problem import Batch, Problem
 from rsgda.theory.plan import Condition, door, whole_times
-from rsgda.theory.regularity import Regularity, known
+from rsgda.theory.regularity import Regularity, known, without_start
 from rsgda.theory.schedules import as_power_law, power_sum, values
 
 Setting = Literal["sampled", "exact", "interpolation", "bounded"]
@@ -164,7 +164,7 @@ def one_step(
     Source: Proposition 1, corrected.
     """
     noise = _setting(setting).noise
-    r = Regularity.of(case, theta, v) if r is None else r
+    r = without_start(case) if r is None else r  # a start that is mapped over has no one D0
     p = door(r, p)
     for name, value in (("alpha", alpha), ("eta", eta)):
         _one(name, value)

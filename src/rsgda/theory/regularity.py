@@ -73,11 +73,7 @@ class Regularity:
         1.0
         """
         return cls(
-            L=float(case.L),
-            mu=float(case.mu),
-            sigma=float(case.sigma),
-            sigma_v=float(case.sigma_v),
-            L_max=float(case.L_max),
+            **_stated(case),
             D0=float(case.phi(theta) - case.inf_phi),
             r0=float(np.sum(np.square(np.asarray(v - case.v_star(theta))))),
         )
@@ -98,6 +94,11 @@ class Regularity:
         return max(self.sigma, self.sigma_v)
 
 
+def without_start(case: Any) -> Regularity:
+    """Return the constants of a problem in closed form, D0 and r0 not known."""
+    return Regularity(**_stated(case), D0=None, r0=None)
+
+
 def known(r: Regularity) -> tuple[float, float]:
     """Return D0 and r0, or say that they are missing."""
     for name in ("D0", "r0"):
@@ -107,6 +108,10 @@ def known(r: Regularity) -> tuple[float, float]:
                 f"example by `dataclasses.replace(r, {name}=...)`."
             )
     return r.D0, r.r0  # pyright: ignore[reportReturnType]
+
+
+def _stated(case: Any) -> dict[str, float]:
+    return {name: float(getattr(case, name)) for name in ("L", "mu", "sigma", "sigma_v", "L_max")}
 
 
 def _number(r: Regularity, name: str, *, zero: bool = True) -> None:

@@ -12,11 +12,12 @@ from rsgda.theory.proposition import a1, alpha_max, conditions, telescoped
 from rsgda.theory.regularity import Regularity
 from rsgda.theory.schedules import PowerLaw, as_power_law, one_value, values
 
-# A schedule that is no `PowerLaw` is looked at here. Where it is one after all, or becomes one, its
-# exponent is constant over the far end, up to what is rounded away.
-FAR = 10.0 ** np.arange(6, 13)
+# A schedule that is no `PowerLaw` is looked at here, over one decade after another. Where it is one
+# after all, or becomes one, its exponent is constant over the far end, up to what is rounded away.
+DECADE = 10
+FAR = np.geomspace(1e6, 1e12, 6 * DECADE + 1).round()
 ALIKE = 1e-6
-# Otherwise an exponent so near to where a sum begins to diverge decides nothing: 1/(k log k).
+# Otherwise all exponents must be so far from where a sum begins to diverge: 1/(k log k) is not.
 UNDECIDED = 0.05
 
 
@@ -31,6 +32,8 @@ def summability(r: Regularity, alpha: Any, eta: Any) -> tuple[Condition, ...]:
     $2a > 1$, $a + e > 1$, $3a - 2e > 1$. Nothing is raised where one fails; each `Condition` has
     its two sides. Numbers are the power 0. Other schedules are looked at from $k = 10^6$ to
     $10^{12}$: where that is a power of k up to a millionth in the exponent, it is judged as such.
+    Where it is not, all exponents from $10^9$ on must lie on one side by 0.05; a `ValueError` says
+    so where they do not, as for 1/(k log k) or a schedule that goes up and down.
 
     >>> r = Regularity(L=1.0, mu=0.1, sigma=1.0, sigma_v=1.0)
     >>> [c.holds for c in summability(r, PowerLaw(0.1, 0.5), PowerLaw(0.5, 0.4))]
@@ -38,8 +41,8 @@ def summability(r: Regularity, alpha: Any, eta: Any) -> tuple[Condition, ...]:
 
     Source: corollary on almost-sure rates.
     """
-    a, sure_a = _exponent("alpha", alpha)
-    e, sure_e = _exponent("eta", eta)
+    all_a, all_e = _exponents("alpha", alpha), _exponents("eta", eta)
+    a, e = float(all_a[-1]), float(all_e[-1])
     infinite = np.inf
     noisy, noisy_v = r.sigma > 0, r.sigma_v > 0
     judged = (
@@ -58,13 +61,16 @@ def summability(r: Regularity, alpha: Any, eta: Any) -> tuple[Condition, ...]:
             3 * a - 2 * e if noisy else infinite,
         ),
     )
-    if not (sure_a and sure_e):
-        for condition in judged:
-            if abs(condition.left - condition.right) < UNDECIDED:
+    if len(all_a) > 1 or len(all_e) > 1:
+        sums = all_a, 2 * all_a, all_a + all_e, 3 * all_a - 2 * all_e
+        needed = True, noisy, noisy_v, noisy
+        for condition, exponents, matters in zip(judged, sums, needed, strict=True):
+            low, high = float(exponents.min()), float(exponents.max())
+            if matters and low < 1 + UNDECIDED and high > 1 - UNDECIDED:
                 raise ValueError(
-                    f"`alpha` and `eta` must be powers of k to be judged by {condition.name}: "
-                    f"they are none, and look like exponents a = {a:.3f}, e = {e:.3f}, which is "
-                    "too near to tell."
+                    f"`alpha` and `eta` must be powers of k to be judged by {condition.name}: they "
+                    f"are none, and from k = 1e9 to 1e12 that exponent goes from {low:.3f} to "
+                    f"{high:.3f}, which does not tell on what side of 1 it ends."
                 )
     return judged
 
@@ -152,9 +158,9 @@ def number_zeta(zeta: Any) -> float:
 
 def almost_surely(alpha: Any) -> str:
     """Return the rate 1 / sum alpha_k in words."""
-    found, sure = _exponent("alpha", alpha)
-    exponent = 1 - found
-    if not sure:
+    found = _exponents("alpha", alpha)
+    exponent = 1 - float(found[-1])
+    if len(found) > 1:
         return f"o(1/sum alpha_k) almost surely, about k^-{exponent:.2f}"
     rate = "1/log(k)" if exponent < ALIKE else f"k^-{exponent:.6g}"
     return f"o({rate}) almost surely"
@@ -193,18 +199,20 @@ def _allowed(r: Regularity, p: float, alpha: Any, eta: Any, exact: bool) -> tupl
     )
 
 
-def _exponent(name: str, schedule: Any) -> tuple[float, bool]:
-    """Return the power of 1/k that a schedule falls with, and whether that is certain."""
+def _exponents(name: str, schedule: Any) -> np.ndarray:
+    """Return the power of 1/k that a schedule falls with; where it is not certain, all it may be.
+
+    The last of several is that of the last decade.
+    """
     law = as_power_law(name, schedule)
     if law is not None:
-        return float(law.exponent), True
+        return np.asarray([float(law.exponent)])
     found = np.asarray([one_value(schedule, t) for t in FAR.tolist()])
     if not np.all(np.isfinite(found)) or np.any(found < 0):
         raise ValueError(f"`{name}` must be positive and finite, got {found} at k = {FAR}.")
     if np.any(found == 0):  # faster than any power
-        return np.inf, True
-    slopes = -np.diff(np.log(found)) / np.diff(np.log(FAR + 1))
-    far = slopes[-3:]
-    if np.ptp(far) < ALIKE:
-        return round(float(far[-1]), 6), True
-    return float(far[-1]), False
+        return np.asarray([np.inf])
+    falls, times = -np.log(found), np.log(FAR + 1)
+    slopes = (falls[DECADE:] - falls[:-DECADE]) / (times[DECADE:] - times[:-DECADE])
+    far = slopes[-2 * DECADE - 1 :]  # within the last three decades
+    return far[-1:].round(6) if np.ptp(far) < ALIKE else far
