@@ -28,7 +28,8 @@ def test_phi_at_each_record():
         seen.append((float(TOY.phi(state.theta)), TOY.grad_phi(state.theta)))
         return measure(problem, state)
 
-    history = run(both).history
+    result = run(both)
+    history = result.history
     exact = np.array([phi for phi, _ in seen[1:]])  # the first call is a check at the start
     assert np.all(history["certified"])
     assert np.all(history["gap"] <= 1e-7)
@@ -36,6 +37,8 @@ def test_phi_at_each_record():
     assert np.all(exact <= history["phi"] + history["gap"] + 1e-12)
     norms = [float(jnp.linalg.norm(slope)) for _, slope in seen[1:]]
     np.testing.assert_allclose(history["phi_grad_norm"], norms, atol=1e-2)
+    assert np.all(history["F"] <= history["phi"])
+    assert history["F"][-1] == pytest.approx(float(TOY.loss(result.theta, result.v)), rel=1e-12)
     assert exact[0] > exact[-1]
 
 

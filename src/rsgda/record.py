@@ -42,8 +42,9 @@ def phi(
 
     $$ \mathtt{phi} \le \varphi(\theta_k) \le \mathtt{phi} + \mathtt{gap} $$
 
-    The history gets `phi`, `gap`, `phi_grad_norm` and `certified`, the fields of `rsgda.phi`.
-    The gradients that this takes are not counted as the run's.
+    The history gets `F` at the current theta and v, how far v lags being `phi - F`, and `phi`,
+    `gap`, `phi_grad_norm` and `certified`, the fields of `rsgda.phi`. The gradients that this
+    takes are not counted as the run's.
 
     Args:
         tol: the gap to reach.
@@ -156,7 +157,9 @@ class _Phi:
 
     def __call__(self, problem: Problem, state: State) -> dict[str, Array]:
         found = _found(self, problem, state)
+        F = _whole(problem, state, self.batches)
         values = {
+            "F": F.value(freeze(state.theta), freeze(state.v)),
             "phi": found.value,
             "gap": found.gap,
             "phi_grad_norm": found.grad_norm,
