@@ -13,7 +13,8 @@ from jax import Array, lax
 
 from rsgda import _checks
 from rsgda._concavity import ROW_STEPS, STEPS, rows_at_once
-from rsgda._search import Best, Function, Numbers, norm, search
+from rsgda._flat import norm
+from rsgda._search import Best, Function, Numbers, search
 from rsgda._start import check_player, check_project_rows, check_rows
 from rsgda._trees import PyTree, freeze, thaw
 from rsgda.problem import Problem

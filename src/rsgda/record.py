@@ -16,8 +16,8 @@ import jax.random as jr
 from jax import Array
 
 from rsgda import _checks
+from rsgda._flat import flattened, norm, unflattened, widest
 from rsgda._lanczos import lanczos
-from rsgda._search import flattened, norm, unflattened, widest
 from rsgda._trees import PyTree, freeze, thaw
 from rsgda.inner import Found, compiled, numbers
 from rsgda.moves import State

@@ -46,7 +46,6 @@ def exact(
         algorithm=rsgda(r, p, alpha, eta),
         eps=eps,
         steps=steps,
-        batch_size=None,
         p_range=p_between(1 / r.kappa),
         order="kappa^2 eps^-2",
         conditions=noiseless

@@ -42,9 +42,6 @@ def interpolation_almost_sure(r: Regularity, *, p: float = 0.5, zeta: float = 0.
         source="interpolation, almost sure; errata 25, 27",
         regularity=r,
         algorithm=rsgda(r, p, alpha, eta),
-        eps=None,
-        steps=None,
-        batch_size=None,
         p_range=(0.0, 1.0),
         order=almost_surely(alpha),
         conditions=checked,
@@ -91,7 +88,6 @@ def interpolation_anytime(r: Regularity, *, p: float = 0.5, eps: float | None = 
         algorithm=rsgda(r, p, alpha, eta),
         eps=eps,
         steps=None if eps is None else first_below(at, eps**2),
-        batch_size=None,
         p_range=p_between(1 / r.kappa),
         order="(kappa^2 + log(k)) k^(-1/2)",
         conditions=checked
@@ -140,7 +136,6 @@ def interpolation_precision(r: Regularity, *, p: float = 0.5, eps: float) -> Pla
         steps=ceiling(
             max(10 * D0 / (alpha * p), 20 * kappa * L**2 * r0 / (1 - p)) / eps**2,
         ),
-        batch_size=None,
         p_range=p_between(1 / kappa),
         order="kappa^2 eps^-4",
         conditions=checked

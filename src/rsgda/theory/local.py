@@ -11,6 +11,7 @@ import jax.random as jr
 import numpy as np
 from jax import Array, lax
 
+from rsgda._flat import flattened, unflattened, widest
 from rsgda._lanczos import Spectrum, lanczos
 from rsgda._trees import PyTree
 from rsgda.theory import pieces
@@ -67,7 +68,7 @@ def measure(
     problem = F.problem
     key_start, key_inside = jr.split(key)
     # One for all: drawing is most of what there is to compile.
-    start = jr.normal(key_start, (pieces.size_of((theta, v)),), pieces.dtype_of((theta, v)))
+    start = jr.normal(key_start, (pieces.size_of((theta, v)),), widest((theta, v)))
     unit = problem.rows if problem.separable else 1
     centre, inside = pieces.centre_of(problem.project_v, v, key_inside)
 
@@ -228,11 +229,11 @@ def _joint(
     tol: float,
 ) -> Spectrum:
     """Measure the Hessian of F in (theta, v); of a separable v in its metric."""
-    dtype = pieces.dtype_of((theta, v))
+    dtype = widest((theta, v))
     root = unit**0.5
 
     def restrict(x: Array) -> tuple[PyTree, PyTree]:
-        a, u = pieces.unflattened(x, (theta, v))
+        a, u = unflattened(x, (theta, v))
         return a, along(u)
 
     def product(x: Array) -> Array:
@@ -240,10 +241,10 @@ def _joint(
         u = jax.tree.map(lambda leaf: leaf * root, u)
         of_theta, of_v = F.product(theta, v, (a, u))
         of_v = along(jax.tree.map(lambda leaf: leaf * root, of_v))
-        return pieces.flattened((of_theta, of_v), dtype)
+        return flattened((of_theta, of_v), dtype)
 
     size = pieces.size_of((theta, v))
-    start = pieces.flattened(restrict(start), dtype)
+    start = flattened(restrict(start), dtype)
     tol = max(tol, 1e-4)  # a norm errs by the square of it where the spectrum has a gap
     return lanczos(product, start, steps=pieces.fitting(steps, size), tol=tol, own_scale=False)
 
@@ -302,13 +303,13 @@ def _bent(
     narrow: bool,
 ) -> Spectrum:
     """Measure minus a Hessian in v along V, which is `narrow` if it may lack directions."""
-    dtype, size = pieces.dtype_of(like), pieces.size_of(like)
+    dtype, size = widest(like), pieces.size_of(like)
 
     def onto(x: Array) -> Array:
-        return pieces.flattened(along(pieces.unflattened(x, like)), dtype)
+        return flattened(along(unflattened(x, like)), dtype)
 
     def hollow(x: Array) -> Array:
-        return -pieces.flattened(along(bend(pieces.unflattened(x, like))), dtype)
+        return -flattened(along(bend(unflattened(x, like))), dtype)
 
     start = onto(start[start.size - size :].astype(dtype))
     if not narrow:

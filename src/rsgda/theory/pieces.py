@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jax import Array, lax
 
+from rsgda._flat import widest
 from rsgda._trees import PyTree, freeze, thaw
 from rsgda.problem import Batch
 from rsgda.whole import Whole
@@ -113,7 +114,7 @@ def row_of(tree: PyTree, place: Array) -> PyTree:
 
 def inner(left: PyTree, right: PyTree) -> Array:
     """Return the inner product of two trees."""
-    dtype = dtype_of((left, right))
+    dtype = widest((left, right))
     parts = jax.tree.map(lambda a, b: jnp.vdot(a.astype(dtype), b.astype(dtype)), left, right)
     return functools.reduce(jnp.add, jax.tree.leaves(parts))
 
@@ -121,25 +122,3 @@ def inner(left: PyTree, right: PyTree) -> Array:
 def size_of(tree: PyTree) -> int:
     """Return how many numbers a tree holds."""
     return sum(leaf.size for leaf in jax.tree.leaves(tree))
-
-
-def dtype_of(tree: PyTree) -> Any:
-    """Return the widest dtype of a tree, at least single precision."""
-    with jax.numpy_dtype_promotion("standard"):
-        return jnp.result_type(jnp.float32, *(leaf.dtype for leaf in jax.tree.leaves(tree)))
-
-
-def flattened(tree: PyTree, dtype: Any) -> Array:
-    """Return all numbers of a tree as one vector."""
-    return jnp.concatenate([leaf.astype(dtype).ravel() for leaf in jax.tree.leaves(tree)])
-
-
-def unflattened(flat: Array, like: PyTree) -> PyTree:
-    """Undo `flattened`."""
-    leaves, structure = jax.tree.flatten(like)
-    parts, first = [], 0
-    for leaf in leaves:
-        part = flat[first : first + leaf.size]
-        parts.append(part.reshape(leaf.shape).astype(leaf.dtype))
-        first += leaf.size
-    return jax.tree.unflatten(structure, parts)

@@ -97,9 +97,9 @@ class Plan:
     source: str
     regularity: Regularity
     algorithm: RSGDA
-    eps: float | None
-    steps: int | None
-    batch_size: int | None
+    eps: float | None = None
+    steps: int | None = None
+    batch_size: int | None = None
     p_range: tuple[float, float] | None
     order: str
     conditions: tuple[Condition, ...]
