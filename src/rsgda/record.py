@@ -148,13 +148,17 @@ def gradient_norms(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Phi:
+class _Maximum:
+    """What the records that maximise over v have in common."""
+
     tol: float
     mu: float | None
     stop_below: float | None
     batches: int
     max_gradients: int
 
+
+class _Phi(_Maximum):
     def __call__(self, problem: Problem, state: State) -> dict[str, Array]:
         found = _found(self, problem, state)
         F = _whole(problem, state, self.batches)
@@ -170,14 +174,7 @@ class _Phi:
         return values
 
 
-@dataclasses.dataclass(frozen=True)
-class _Stationarity:
-    tol: float
-    mu: float | None
-    stop_below: float | None
-    batches: int
-    max_gradients: int
-
+class _Stationarity(_Maximum):
     def __call__(self, problem: Problem, state: State) -> dict[str, Array]:
         found = _found(self, problem, state)
         F = _whole(problem, state, self.batches)
@@ -212,7 +209,7 @@ def _whole(problem: Problem, state: State, batches: int) -> Whole:
     return whole(problem, key=jr.fold_in(state.key, OWN), batches=batches)
 
 
-def _found(record: Any, problem: Problem, state: State) -> Found:
+def _found(record: _Maximum, problem: Problem, state: State) -> Found:
     F = _whole(problem, state, record.batches)
     key = jr.key(0) if F.key is None else F.key  # as `rsgda.phi` has it
     wanted = numbers(record.tol, record.mu, record.max_gradients)

@@ -40,6 +40,7 @@ from rsgda.problem import Problem
 from rsgda.theory import words
 from rsgda.theory.door import check_points
 from rsgda.theory.local import Local, measure, sample_steps
+from rsgda.theory.pieces import size_of
 from rsgda.theory.regularity import Regularity
 from rsgda.whole import whole
 
@@ -109,6 +110,9 @@ def estimate(
     tol: float = 1e-6,
 ) -> Estimate:
     r"""Measure L, mu, L_max, the noise, r0 and D0 at a point, and at further ones along a run.
+
+    $$ L = \|\nabla^2 F\|, \quad \mu = \lambda_{\min}(-\nabla^2_{vv} F), \quad
+       L_{\max} = \max_z \|\nabla^2_{vv} f_z\| $$
 
     Give a v near the maximum, where the theory wants sigma_v. What is measured, and what is known
     of it only statistically, is told in `rsgda.theory.measured` and for each constant in `how`.
@@ -244,22 +248,18 @@ def _chosen(problem: Problem, key: Array, rows: int, batches: int) -> np.ndarray
 def _many(problem: Problem, key: Array, theta: PyTree, v: PyTree) -> int:
     """Return how many draws make about a second's work."""
     drawn = () if problem.sample is None else jax.eval_shape(problem.sample, key)
-    size = max(_size((theta, v)), _size(drawn))
+    size = max(size_of((theta, v)), size_of(drawn))
     return max(min(2**20, 2**30 // size**2), min(2**17, 2**21 // size), 2**10)
 
 
 def _cheap(problem: Problem, theta: PyTree, v: PyTree, steps: int) -> int:
     """Return how many samples may be looked at one by one in about a second."""
-    size = _size(v) // (problem.rows if problem.separable else 1)
-    work = sample_steps(problem.separable, steps, size) * (_size((theta,)) + size + 64)
+    size = size_of(v) // (problem.rows if problem.separable else 1)
+    work = sample_steps(problem.separable, steps, size) * (size_of((theta,)) + size + 64)
     many = max(2**24 // work, 2**10)
     if problem.separable:
         many = min(many, max(2**20 // size, 2**10))  # F of them all needs a basis of its own
     return many if problem.sample is None else min(many, 2**14)
-
-
-def _size(tree: PyTree) -> int:
-    return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 
 def _part(problem: Problem, chosen: np.ndarray) -> Problem:

@@ -1,4 +1,4 @@
-"""The directions of V, samples one by one, and trees as flat vectors."""
+"""The directions of V, and samples one by one."""
 
 import functools
 from collections.abc import Callable
