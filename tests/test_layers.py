@@ -14,7 +14,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "rsgda"
 
 LAYERS = [
     ["_checks", "_lanczos", "_names", "_trees"],  # helpers that import nothing of the package
-    ["problem", "projections", "_ascent", "_concavity", "_flat"],
+    ["problem", "projections", "_ascent", "_concavity", "_flat", "_update"],
     ["problems", "moves", "whole", "_start"],
     ["algorithms", "_search"],
     ["theory", "inner", "drive"],

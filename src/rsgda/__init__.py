@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from rsgda import problems as problems
     from rsgda import projections as projections
     from rsgda import record as record
+    from rsgda import robust as robust
     from rsgda import testing as testing
     from rsgda import theory as theory
     from rsgda.algorithms.esgda import ESGDA as ESGDA
@@ -51,7 +52,7 @@ _HOMES = {
     "solve": "drive.solve",
     "sweep": "drive.sweep",
 }
-_MODULES = ("moves", "plots", "problems", "projections", "record", "testing", "theory")
+_MODULES = ("moves", "plots", "problems", "projections", "record", "robust", "testing", "theory")
 
 # A library prints nothing by itself; whoever wants its messages adds a handler.
 logging.getLogger("rsgda").addHandler(logging.NullHandler())

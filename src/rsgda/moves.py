@@ -6,8 +6,7 @@ update that is not finite.
 """
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,11 +14,9 @@ from jax import Array, lax
 
 from rsgda._checks import is_optimiser
 from rsgda._names import short
-from rsgda._trees import PyTree, Static, freeze, freeze_values, is_float_array, thaw
+from rsgda._trees import PyTree, Static, freeze, freeze_values, thaw
+from rsgda._update import Step, is_moderate, is_sound, keep, moved, projected, size
 from rsgda.problem import Batch, Problem
-
-Schedule = Callable[[Array], Any]
-Step = Any  # a number, a schedule k -> value, or an optax.GradientTransformation
 
 DESCENT_REFUSED, ASCENT_REFUSED = 1, 2
 
@@ -45,6 +42,13 @@ class Prepared(NamedTuple):
 
     value: PyTree
     fresh: Array
+
+
+class Restarting(NamedTuple):
+    """The state of an optimiser that begins anew with each minibatch, and how it begins."""
+
+    now: PyTree
+    first: PyTree
 
 
 class State(NamedTuple):
@@ -119,6 +123,8 @@ def start(
 ) -> State:
     """Return the state before the first step."""
     theta, v = freeze(theta), freeze(v)
+    if problem.restart is not None:
+        v = _restarted(problem, v, key, 0)
     zero = jnp.zeros((), jnp.int32)
     prepared = None
     if problem.prepare is not None:
@@ -130,6 +136,8 @@ def start(
     if is_optimiser(eta):
         # One optimiser per row: rows are visited at different times and know nothing of others.
         ascent_state = jax.vmap(eta.init)(v) if problem.separable else eta.init(v)
+        if problem.restart is not None:
+            ascent_state = Restarting(ascent_state, ascent_state)
     return State(
         theta=theta,
         v=v,
@@ -157,8 +165,9 @@ def descend(
     refused: the state stays as it is and says so in `refused`.
     """
     change = descent(problem, state, key, alpha, at=at)
-    # A descent by itself has no rows of v to write.
-    change = change._replace(v=state.v, ascent_state=state.ascent_state, places=None)
+    if problem.separable:
+        # A descent by itself has no rows of v to write.
+        change = change._replace(v=state.v, ascent_state=state.ascent_state, places=None)
     return apply(state, change)
 
 
@@ -182,22 +191,28 @@ def descent(
 ) -> Change:
     """Return what `descend` changes."""
     at = state if at is None else at
-    batch = problem.draw(key)
+    batch = draw(problem, state, key)
     value, gradient = problem.slope_theta(at.theta, problem.look(at.v, batch), batch)
-    theta, descent_state = _moved(
+    theta, descent_state = moved(
         alpha, state.step, -1, gradient, value, state.theta, state.descent_state
     )
-    theta = _projected(problem.project_theta, theta)
-    sound = (state.refused == 0) & _is_sound(theta, descent_state)
+    theta = projected(problem.project_theta, theta)
+    sound = (state.refused == 0) & is_sound(theta, descent_state)
     v, ascent_state, places = state.v, state.ascent_state, None
     if problem.separable:
         # Nothing is to be written; the rows only give both branches of a coin one shape.
         places = jnp.full((problem.batch_size,), problem.rows)
         blank = lambda leaf: jnp.zeros((problem.batch_size, *leaf.shape[1:]), leaf.dtype)  # noqa: E731
         v, ascent_state = jax.tree.map(blank, (state.v, state.ascent_state))
+    elif problem.restart is not None:
+        again = _restarted(problem, v, state.key, state.descents + 1)
+        v = keep(sound, again, v)
+        if ascent_state is not None:
+            first = ascent_state.first
+            ascent_state = Restarting(keep(sound, first, ascent_state.now), first)
     return Change(
-        theta=_keep(sound, theta, state.theta),
-        descent_state=_keep(sound, descent_state, state.descent_state),
+        theta=keep(sound, theta, state.theta),
+        descent_state=keep(sound, descent_state, state.descent_state),
         v=v,
         ascent_state=ascent_state,
         places=places,
@@ -212,7 +227,7 @@ def ascent(
     problem: Problem, state: State, key: Array, eta: Step, *, at: State | None = None
 ) -> Change:
     """Return what `ascend` changes, where `state.prepared` is current or `at` is given."""
-    batch = problem.draw(key)
+    batch = draw(problem, state, key)
     adds = _adds(problem, state)
     if not adds.value:
         return ascent_along(problem, state, batch, slope(problem, at or state, batch), eta)
@@ -220,7 +235,7 @@ def ascent(
     _, gradient = slope(problem, at or state, batch, summed=False)
     by = size(eta, state.step)
     v = jax.tree.map(lambda g: by.astype(g.dtype) * g, gradient)
-    sound = (state.refused == 0) & _is_moderate(v)
+    sound = (state.refused == 0) & is_moderate(v)
     return Change(
         theta=state.theta,
         descent_state=state.descent_state,
@@ -232,6 +247,13 @@ def ascent(
         ascents=sound.astype(jnp.int32),
         refused=_refusal(state, sound, ASCENT_REFUSED),
     )
+
+
+def draw(problem: Problem, state: State, key: Array) -> Batch:
+    """Return the batch that `key` draws, or the one that is kept until the next descent."""
+    if problem.restart is not None:
+        return problem.kept(state.key, state.descents)
+    return problem.draw(key)
 
 
 def slope(
@@ -250,16 +272,20 @@ def ascent_along(
     """Return what an ascent changes whose loss and gradient on the batch are known."""
     value, gradient = slope
     old, old_state = problem.look((state.v, state.ascent_state), batch)
-    v, ascent_state = _moved(
+    if isinstance(old_state, Restarting):
+        old_state = old_state.now
+    v, ascent_state = moved(
         eta, state.step, 1, gradient, value, old, old_state, rows=problem.separable
     )
-    v = _projected(problem.project_v, v)
-    sound = (state.refused == 0) & _is_sound(v, ascent_state)
+    v = projected(problem.project_v, v)
+    sound = (state.refused == 0) & is_sound(v, ascent_state)
     places = batch.places
     if places is not None:
         places = jnp.where(sound, places, problem.rows)
     else:
-        v, ascent_state = _keep(sound, (v, ascent_state), (old, old_state))
+        v, ascent_state = keep(sound, (v, ascent_state), (old, old_state))
+        if isinstance(state.ascent_state, Restarting):
+            ascent_state = state.ascent_state._replace(now=ascent_state)
     return Change(
         theta=state.theta,
         descent_state=state.descent_state,
@@ -321,76 +347,22 @@ def spent(before: State, after: State) -> Info:
     )
 
 
-def size(step: Step, k: Array) -> Array:
-    """Return the step size at iteration k of a number or a schedule."""
-    if not callable(step):
-        return jnp.asarray(step)
-    with jax.numpy_dtype_promotion("standard"):  # optax's schedules rely on it
-        return jnp.asarray(step(k))
-
-
-def _moved(
-    step: Step,
-    k: Array,
-    sign: int,
-    gradient: PyTree,
-    value: Array,
-    old: PyTree,
-    optimiser_state: PyTree,
-    *,
-    rows: bool = False,
-) -> tuple[PyTree, PyTree]:
-    """Return a player and its optimiser's state after a step along `sign * gradient`."""
-    if not is_optimiser(step):
-        by = sign * size(step, k)
-        return jax.tree.map(lambda x, g: x + by.astype(x.dtype) * g, old, gradient), None
-    import optax
-
-    # Optax minimises, so the ascending player hands it the gradient of the negative loss.
-    update = optax.with_extra_args_support(step).update
-    downhill = jax.tree.map(lambda g: -sign * g, gradient)
-
-    def optimise(downhill: PyTree, optimiser_state: PyTree, old: PyTree) -> tuple[PyTree, PyTree]:
-        with jax.numpy_dtype_promotion("standard"):  # optax's own code relies on it
-            updates, new = update(downhill, optimiser_state, old, value=-sign * value)
-            return optax.apply_updates(old, updates), new
-
-    return (jax.vmap(optimise) if rows else optimise)(downhill, optimiser_state, old)
-
-
-def _projected(project: Callable[[PyTree], PyTree] | None, tree: PyTree) -> PyTree:
-    return tree if project is None else freeze(project(thaw(tree)))
-
-
-def _is_sound(player: PyTree, optimiser_state: PyTree) -> Array:
-    """Say whether a player is finite and its optimiser free of NaN (some start at infinity)."""
-    sound = jnp.ones((), bool)
-    for leaf in jax.tree.leaves(player):
-        # 0 x is NaN where x is not finite; sums are five times as fast as `all` on a CPU.
-        sound &= jnp.sum(leaf * 0) == 0
-    for leaf in filter(is_float_array, jax.tree.leaves(optimiser_state)):
-        sound &= ~jnp.any(jnp.isnan(leaf))
-    return sound
+def _restarted(problem: Problem, v: PyTree, key: Array, descents: int | Array) -> PyTree:
+    """Return v as it starts at the batch that follows so many descents; `v` shows its shape."""
+    batch = problem.kept(key, jnp.asarray(descents, jnp.int32))
+    new = freeze(problem.restart(*batch.arguments))  # pyright: ignore[reportOptionalCall]
+    shape = lambda tree: jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)  # noqa: E731
+    if shape(new) != shape(v):
+        raise ValueError(f"`v` must be as `restart(batch)` is, {shape(new)}, got {shape(v)}.")
+    return new
 
 
 def _adds(problem: Problem, state: State) -> Static:
     """Say whether rows of a separable v move by addition: plain steps, and no projection."""
     plain = state.ascent_state is None and problem.project_v is None
-    # `_is_moderate` rests on the range of the floats.
+    # `is_moderate` rests on the range of the floats.
     wide = all(jnp.finfo(leaf.dtype).maxexp >= 128 for leaf in jax.tree.leaves(state.v))
     return Static(problem.separable and plain and wide, bool)
-
-
-def _is_moderate(move: PyTree) -> Array:
-    """Say whether a move's square is finite: 2^31 such moves do not take a float to infinity."""
-    moderate = jnp.ones((), bool)
-    for leaf in jax.tree.leaves(move):
-        moderate &= jnp.isfinite(jnp.vdot(leaf, leaf))
-    return moderate
-
-
-def _keep(sound: Array, new: PyTree, old: PyTree) -> PyTree:
-    return jax.tree.map(lambda new, old: jnp.where(sound, new, old), new, old)
 
 
 def _refusal(state: State, sound: Array, move: int) -> Array:

@@ -47,6 +47,8 @@ class Problem:
         project_theta: the same for `theta`, after each descent.
         prepare: with it the loss is given `prepare(theta)` in place of `theta`, and consecutive
             ascents, which leave `theta` as it is, compute it only once.
+        restart: with it `v` belongs to the minibatch: it starts at `restart(batch)`, the same
+            minibatch is kept until a descent happens, and then v starts again at the next one.
 
     >>> import jax.numpy as jnp
     >>> def loss(theta, v):
@@ -74,17 +76,25 @@ class Problem:
     prepare: Callable[[PyTree], PyTree] | None = dataclasses.field(
         default=None, metadata={"static": True}
     )
+    restart: Callable[[PyTree], PyTree] | None = dataclasses.field(
+        default=None, metadata={"static": True}
+    )
 
     def __post_init__(self) -> None:
         """Refuse what cannot be a problem."""
         if self.loss is None:
             raise ValueError("`loss` must be a function, got None.")
-        for name in ("loss", "sample", "project_v", "project_theta", "prepare"):
+        for name in ("loss", "sample", "project_v", "project_theta", "prepare", "restart"):
             _checks.function(name, getattr(self, name))
         if not isinstance(self.separable, bool):
             raise ValueError(f"`separable` must be True or False, got {self.separable!r}.")
         if self.data is not None and self.sample is not None:
             raise ValueError("`data` and `sample` are two sources of batches; give one of them.")
+        if self.restart is not None and (self.separable or self.exact):
+            raise ValueError(
+                "`restart` makes a v for each minibatch: it needs `data` or `sample`, and cannot "
+                "be had with `separable`, where every row keeps its own."
+            )
         if self.data is None:
             for name in ("batch_size", "separable"):
                 if getattr(self, name):
@@ -146,6 +156,10 @@ class Problem:
         places = jr.randint(key, (self.batch_size or 0,), 0, self.rows)
         rows = jax.tree.map(lambda leaf: leaf[places], self.data)
         return Batch((rows,), places if self.separable else None)
+
+    def kept(self, key: Array, descents: Array) -> Batch:
+        """Draw the z that is kept between one descent and the next, where `restart` is given."""
+        return self.draw(jr.fold_in(jr.split(key)[0], descents))
 
     def look(self, v: PyTree, batch: Batch) -> PyTree:
         """Return the part of `v` that the loss of this batch depends on."""

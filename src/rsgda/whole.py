@@ -47,6 +47,11 @@ def whole(problem: Problem, *, key: Array | None = None, batches: int = 256) -> 
     """
     if not isinstance(problem, Problem):
         raise ValueError(f"`problem` must be an rsgda.Problem, got {problem!r}.")
+    if problem.restart is not None:
+        raise ValueError(
+            "`problem` has a v of its own for each minibatch (`restart`), and so no F over all "
+            "samples; build it without, as a separable problem (robust.wrm: per_batch=False)."
+        )
     _checks.whole("batches", batches, 1)
     _checks.counted("batches", batches)
     if problem.sample is None:

@@ -19,6 +19,7 @@ from rsgda.moves import (
     ascend,
     ascent_along,
     descend,
+    draw,
     refresh,
     size,
     slope,
@@ -117,7 +118,7 @@ class SGDmax(Algorithm):
         return new._replace(step=state.step + 1), info
 
     def _until_certified(self, problem: Problem, state: State, key: Array) -> tuple[State, Array]:
-        batch = problem.draw(key)
+        batch = draw(problem, state, key)
 
         def climb(at: _Climb) -> _Climb:
             value, gradient = slope(problem, at.state, batch)
@@ -172,7 +173,7 @@ class SGDmax(Algorithm):
         return jnp.where(jnp.isinf(seen), False, done * seen >= SETTLED)
 
     def _by_count(self, problem: Problem, state: State, key: Array) -> tuple[State, Array]:
-        batch = problem.draw(jr.fold_in(key, 0))
+        batch = draw(problem, state, jr.fold_in(key, 0))
         value, gradient = slope(problem, state, batch)
         before = problem.look(state.v, batch)
         squared = _dot(gradient, gradient)

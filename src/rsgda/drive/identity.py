@@ -20,7 +20,7 @@ def identity(problem: Problem, algorithm: Any, state: State) -> dict[str, Any]:
     The start is described too, but does not make another run: who calls again to continue may
     have drawn it anew.
     """
-    functions = ("loss", "sample", "project_v", "project_theta", "prepare")
+    functions = ("loss", "sample", "project_v", "project_theta", "prepare", "restart")
     return {
         "format": FORMAT,
         "algorithm": qualified(algorithm),
