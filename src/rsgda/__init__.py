@@ -5,6 +5,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rsgda import data as data
     from rsgda import moves as moves
     from rsgda import plots as plots
     from rsgda import problems as problems
@@ -52,7 +53,17 @@ _HOMES = {
     "solve": "drive.solve",
     "sweep": "drive.sweep",
 }
-_MODULES = ("moves", "plots", "problems", "projections", "record", "robust", "testing", "theory")
+_MODULES = (
+    "data",
+    "moves",
+    "plots",
+    "problems",
+    "projections",
+    "record",
+    "robust",
+    "testing",
+    "theory",
+)
 
 # A library prints nothing by itself; whoever wants its messages adds a handler.
 logging.getLogger("rsgda").addHandler(logging.NullHandler())
