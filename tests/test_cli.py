@@ -29,6 +29,9 @@ def python(code, **options):
     )
 
 
+REAL = tuple(TARGETS)
+
+
 @pytest.fixture
 def fake(monkeypatch):
     """A function that puts another in the place of all targets."""
@@ -37,14 +40,14 @@ def fake(monkeypatch):
         module = types.ModuleType(f"rsgda.reproduce.{name}")
         module.run = function
         monkeypatch.setitem(sys.modules, module.__name__, module)
-        for known in ("toy", "theory"):
+        for known in REAL:
             monkeypatch.delitem(TARGETS, known, raising=False)
         monkeypatch.setitem(TARGETS, name, Target("nothing", name))
 
     return install
 
 
-def result(scale, tell):
+def result(scale, tell, work):
     tell(0.5, "half way")
     finding = Finding("[b]this[/b] against that", f"1.5 % at {scale}", "holds")
     return Outcome({"a.csv": b"x\n1\n", "a.txt": b"words"}, {"seed": 0}, (finding,))
@@ -97,12 +100,13 @@ def test_all_targets_run_when_none_is_named(arguments, fake, tmp_path):
         assert (tmp_path / name / "a.txt").read_bytes() == b"words"
 
 
-def test_one_target_runs_when_it_is_named(fake, tmp_path):
-    fake(result, "first")
-    fake(result, "second")
-    shown = run("reproduce", "second", "--out", tmp_path)
+@pytest.mark.parametrize("names", [["second"], ["third", "second"]])
+def test_targets_run_that_are_named(names, fake, tmp_path):
+    for name in ("first", "second", "third"):
+        fake(result, name)
+    shown = run("reproduce", *names, "--out", tmp_path)
     assert shown.exit_code == 0, shown.output
-    assert [path.name for path in tmp_path.iterdir()] == ["second"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
 
 
 def test_words_are_shown_as_they_are(fake, tmp_path):
@@ -118,9 +122,9 @@ def test_out_has_a_default(fake, tmp_path, monkeypatch):
 
 
 def test_warnings_of_the_library_are_shown(fake, tmp_path):
-    def warns(scale, tell):
+    def warns(scale, tell, work):
         logging.getLogger("rsgda.drive.sweep").warning("3 of 20 runs diverged")
-        return result(scale, tell)
+        return result(scale, tell, work)
 
     before = list(logging.getLogger("rsgda").handlers)
     fake(warns)
@@ -161,7 +165,7 @@ def test_an_unknown_option_is_bad_usage():
     ],
 )
 def test_errors_are_one_line(error, code, line, fake, tmp_path):
-    def fails(scale, tell):
+    def fails(scale, tell, work):
         raise error
 
     fake(fails)
@@ -172,7 +176,7 @@ def test_errors_are_one_line(error, code, line, fake, tmp_path):
 
 
 def test_the_line_is_red_and_whole_on_a_terminal(fake, tmp_path, monkeypatch):
-    def fails(scale, tell):
+    def fails(scale, tell, work):
         raise ValueError("word " * 60)
 
     fake(fails)
@@ -192,7 +196,7 @@ def test_a_folder_that_cannot_be_is_one_line(fake, tmp_path):
 
 
 def test_the_traceback_is_there_for_the_asking(fake, tmp_path):
-    def fails(scale, tell):
+    def fails(scale, tell, work):
         raise ValueError("wrong")
 
     fake(fails)
@@ -201,7 +205,7 @@ def test_the_traceback_is_there_for_the_asking(fake, tmp_path):
 
 
 def test_a_mistake_of_ours_is_not_hidden(fake, tmp_path):
-    def fails(scale, tell):
+    def fails(scale, tell, work):
         raise RuntimeError("ours")
 
     fake(fails)
@@ -215,7 +219,7 @@ def test_ctrl_c_ends_with_130(tmp_path):
         "from rsgda.cli import main\n"
         "from rsgda.reproduce.registry import TARGETS, Target\n"
         "module = types.ModuleType('rsgda.reproduce.slow')\n"
-        "module.run = lambda scale, tell: (print('ready', flush=True), time.sleep(60))\n"
+        "module.run = lambda scale, tell, work: (print('ready', flush=True), time.sleep(60))\n"
         "sys.modules[module.__name__] = module\n"
         "TARGETS['slow'] = Target('sleeps', 'slow')\n"
         f"sys.argv = ['rsgda', 'reproduce', 'slow', '--out', {str(tmp_path)!r}]\n"

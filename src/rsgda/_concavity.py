@@ -13,6 +13,7 @@ from rsgda._lanczos import lanczos
 STEPS = 400  # of Lanczos at most: enough for a condition number of some thousands
 ROW_STEPS = 100  # likewise for each of many rows
 NUMBERS = 2**25  # most numbers in the basis of one Lanczos run
+COMPANY = 2**15  # most numbers in rows side by side, as all of them wait for the slowest
 PRECISION = 0.25  # of the smallest curvature; what is left is covered by the safety factor
 SPREAD = 64  # points of V whose mean is taken to lie in its relative interior
 
@@ -152,4 +153,4 @@ def steps(dim: int, most: int) -> int:
 
 def rows_at_once(dim: int) -> int:
     """Return how many rows of so many dimensions can be measured side by side."""
-    return max(1, NUMBERS // (steps(dim, ROW_STEPS) * dim))
+    return max(1, min(COMPANY, NUMBERS // steps(dim, ROW_STEPS)) // dim)

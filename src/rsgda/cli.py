@@ -104,8 +104,9 @@ def _scales_help() -> str:
 
 @app.command()
 def reproduce(
-    target: Annotated[
-        str | None, typer.Argument(metavar="TARGET", help=_targets_help(), show_default="all")
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TARGET]...", help=_targets_help(), show_default="all"),
     ] = None,
     scale: Annotated[
         str, typer.Option(metavar="|".join(SCALES), help=_scales_help() + ".")
@@ -115,7 +116,7 @@ def reproduce(
     ] = Path("rsgda-reproduce"),
 ) -> None:
     """Re-run comparisons of the paper: figures, numbers and what they say."""
-    names = chosen(target)
+    names = chosen(targets or [])
     check_scale(scale)
     from rsgda.reproduce.runner import reproduce as run
 

@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 from rsgda.reproduce.outcome import Outcome, Tell
@@ -12,13 +13,14 @@ class Target(NamedTuple):
 
     Attributes:
         about: one line for `rsgda reproduce --help`.
-        module: the module beside this one whose `run(scale, tell)` does the work.
+        module: the module beside this one whose `run(scale, tell, work)` does the work; it may
+            keep runs that are done in the folder `work`, to be found when it is called again.
     """
 
     about: str
     module: str
 
-    def load(self) -> Callable[[str, Tell], Outcome]:
+    def load(self) -> Callable[[str, Tell, Path | None], Outcome]:
         """Import the function that runs it."""
         return importlib.import_module(f"{__package__}.{self.module}").run
 
@@ -26,26 +28,27 @@ class Target(NamedTuple):
 TARGETS = {
     "toy": Target("RSGDA(p) against ESGDA(m = 1/p - 1) on the toy problem", "toy"),
     "theory": Target("bounds, growth with kappa and the range of p, against runs", "theory"),
+    "fig1": Target("Figure 1: ESGDA(m) and RSGDA(1/(m + 1)), robust classification", "fig1"),
+    "fig2": Target("Figure 2: what alpha and p do, robust classification", "fig2"),
 }
 
 SCALES = {
     "quick": "about a minute for each target",
-    "standard": "minutes",
-    "paper": "as many runs as the numbers deserve",
+    "standard": "minutes for toy and theory, two hours for a figure, which needs MNIST",
+    "paper": "as many runs as the numbers deserve, days for a figure",
 }
 
 
-def chosen(target: str | None) -> list[str]:
-    """Return the targets that a name stands for; none and `all` stand for all there are.
+def chosen(names: list[str]) -> list[str]:
+    """Return the targets that names stand for; none and `all` stand for all there are.
 
-    >>> chosen("toy")
-    ['toy']
+    >>> chosen(["theory", "toy"])
+    ['toy', 'theory']
     """
-    if target in (None, "all"):
-        return list(TARGETS)
-    if target not in TARGETS:
-        raise ValueError(f"TARGET must be one of {_listed(TARGETS)} or all, got {target!r}.")
-    return [target]
+    for name in names:
+        if name != "all" and name not in TARGETS:
+            raise ValueError(f"TARGET must be one of {_listed(TARGETS)} or all, got {name!r}.")
+    return [name for name in TARGETS if not names or "all" in names or name in names]
 
 
 def check_scale(scale: str) -> None:

@@ -17,6 +17,7 @@ from rsgda.reproduce.outcome import Finding, Outcome, Tell
 from rsgda.reproduce.registry import TARGETS, check_scale, chosen
 
 MANIFEST = "manifest.json"
+CELLS = "cells"  # what long targets keep of runs that are done, one folder for all of them
 PACKAGES = ("rsgda", "jax", "jaxlib", "numpy", "matplotlib")
 
 
@@ -48,12 +49,12 @@ def reproduce(target: str, *, scale: str, out: Path, tell: Tell) -> Report:
         out: the folder for all targets.
         tell: is told how far the run has come.
     """
-    (target,) = chosen(target)
+    (target,) = chosen([target])
     check_scale(scale)
     folder = out / target
     prepare(folder)
     began, started = time.perf_counter(), datetime.datetime.now(datetime.UTC)
-    outcome = TARGETS[target].load()(scale, tell)
+    outcome = TARGETS[target].load()(scale, tell, out / CELLS)
     tell(1.0, "writing")
     manifest = {
         "target": target,

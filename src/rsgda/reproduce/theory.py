@@ -6,6 +6,7 @@ bound. It is recorded at each of the first iterations and then evenly, which can
 smallest larger: what holds for the records holds for all iterations.
 """
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -41,7 +42,7 @@ SCALES = {
 }
 
 
-def run(scale: str, tell: Tell) -> Outcome:
+def run(scale: str, tell: Tell, work: Path | None = None) -> Outcome:
     """Measure, judge and draw at a named scale."""
     return outcome(SCALES[scale], tell)
 

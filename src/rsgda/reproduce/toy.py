@@ -9,6 +9,7 @@ multiple of `EVERY`, where ESGDA has completed a cycle for all m. Within a cycle
 phi, is what it was at the cycle's start: nothing is interpolated.
 """
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -50,7 +51,7 @@ class Scale(NamedTuple):
 SCALES = {"quick": Scale(20), "standard": Scale(100), "paper": Scale(500)}
 
 
-def run(scale: str, tell: Tell) -> Outcome:
+def run(scale: str, tell: Tell, work: Path | None = None) -> Outcome:
     """Compare, summarise and draw at a named scale."""
     return outcome(SCALES[scale], tell)
 

@@ -19,7 +19,7 @@ def sinha_steps(t: ArrayLike) -> Array:
     $\mathrm{eps}\, \ell - \|z - x\|^2 / 2$. Ours is on the mean over b samples of that divided by
     eps: $\eta_t = b\, \mathrm{eps} / \sqrt{t + 2}$.
     """
-    return SINHA_BATCH * SINHA_EPS / jnp.sqrt(jnp.asarray(t) + 2.0)
+    return SINHA_BATCH * SINHA_EPS / jnp.sqrt(jnp.asarray(t, float) + 2)
 
 
 presets: dict[str, dict] = {

@@ -1,0 +1,194 @@
+"""What the paper says of Figure 2, held against the runs."""
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+
+from rsgda.reproduce.outcome import Finding
+from rsgda.reproduce.robust_cells import Curve
+from rsgda.reproduce.robust_numbers import (
+    FAILS,
+    HOLDS,
+    OPEN,
+    PARTLY,
+    Group,
+    groups,
+    under_the_floor,
+)
+from rsgda.reproduce.robust_setting import ETA, KEPT, OBJECTIVES, Cell
+
+GRID = (0.2, 0.25, 0.3)  # the paper's alphas
+
+
+def findings(curves: list[Curve]) -> list[Finding]:
+    """Return one finding for each claim and objective."""
+    claims: list[Callable[[str, list[Group]], Finding]] = [
+        larger_alpha,
+        best,
+        too_rarely,
+        still_larger,
+        often,
+        eta_matters_less,
+        accuracy,
+    ]
+    there = {curve.cell.objective for curve in curves}
+    found = []
+    for objective in (name for name in OBJECTIVES if name in there):
+        mine = groups(curves, objective=objective)
+        found += [claim(objective, mine) for claim in claims]
+    return [*found, *floor(curves)]
+
+
+def best_of_each_p(curves: list[Curve]) -> list[Cell]:
+    """Return, for each objective and p, the cell with the lowest phi that the filter keeps.
+
+    Where it keeps none: the lowest phi of all that did not diverge.
+    """
+    best = []
+    for objective in OBJECTIVES:
+        mine = groups(curves, objective=objective)
+        for p in sorted({group.cell.p for group in mine}):
+            if (lowest := _lowest(mine, p)) is not None:
+                best.append(lowest.cell)
+    return best
+
+
+def larger_alpha(objective: str, runs: list[Group]) -> Finding:
+    """Hold "decreasing the descent probability allows to take larger step sizes"."""
+    largest = {}
+    for p in sorted({group.cell.p for group in runs}):
+        alphas = [g.cell.alpha for g in runs if g.cell.p == p and g.cell.eta == ETA and g.kept]
+        largest[p] = max(alphas, default=0.0)
+    found = list(largest.values())
+    falls = all(a >= b for a, b in itertools.pairwise(found))
+    numbers = "largest α over the filter: " + ", ".join(
+        f"{alpha:g} at p = {p:g}" if alpha else f"none at p = {p:g}" for p, alpha in largest.items()
+    )
+    if len(set(found)) == 1:
+        return Finding(f"smaller p allows larger alpha, {objective}", numbers, OPEN)
+    verdict = HOLDS if falls else FAILS
+    return Finding(f"smaller p allows larger alpha, {objective}", numbers, verdict)
+
+
+def best(objective: str, runs: list[Group]) -> Finding:
+    """Hold "p = 0.25, alpha = 0.3 results in faster optimisation": the lowest phi of the grid."""
+    about = f"p = 0.25 with alpha = 0.3 is best, {objective}"
+    grid = [g for g in runs if g.cell.alpha in GRID and g.cell.eta == ETA]
+    kept = [g for g in grid if g.kept] or [g for g in grid if g.finished]
+    if not kept:
+        return Finding(about, "no run finished", OPEN)
+    lowest = min(kept, key=lambda g: g.end)
+    theirs = _cell(runs, 0.25, 0.3)
+    numbers = f"lowest: {_name(lowest)}, {lowest.told()}; theirs: {theirs.told()}"
+    if lowest is theirs:
+        return Finding(about, numbers, HOLDS)
+    low, high = theirs.band[0][-1], lowest.band[1][-1]
+    close = theirs.kept and _seeds_overlap(theirs, lowest)
+    return Finding(about, numbers, PARTLY if close and low <= high else FAILS)
+
+
+def too_rarely(objective: str, runs: list[Group]) -> Finding:
+    """Hold "decreasing p too much (p = 0.1) leads to a slow algorithm"."""
+    about = f"p = 0.1 is slower than p = 0.25, {objective}"
+    rare, more = _lowest(_grid(runs), 0.1), _lowest(_grid(runs), 0.25)
+    if rare is None or more is None:
+        return Finding(about, "no run finished", OPEN)
+    numbers = f"best at p = 0.1: {rare.told()}; best at p = 0.25: {more.told()}"
+    if _seeds_overlap(rare, more):
+        return Finding(about, numbers, OPEN)
+    return Finding(about, numbers, HOLDS if rare.end > more.end else FAILS)
+
+
+def still_larger(objective: str, runs: list[Group]) -> Finding:
+    """Hold "further increasing the step size when p = 0.1 makes RSGDA diverge"."""
+    mine = [g for g in runs if g.cell.p == 0.1 and g.cell.alpha not in GRID]
+    lost = [g for g in mine if not g.finished]
+    low = [g for g in mine if g.finished and not g.kept]
+    numbers = "; ".join(f"α = {g.cell.alpha:g}: {g.told()}" for g in mine)
+    verdict = HOLDS if len(lost) == len(mine) else PARTLY if lost or low else FAILS
+    return Finding(f"p = 0.1 with a larger alpha diverges, {objective}", numbers, verdict)
+
+
+def often(objective: str, runs: list[Group]) -> Finding:
+    """Hold "for p >= 0.5, alpha > 0.25 led the model to diverge or to a low accuracy"."""
+    mine = [g for g in runs if g.cell.p >= 0.5 and g.cell.alpha > 0.25]
+    numbers = "; ".join(f"{_name(g)}: {g.told()}" for g in mine)
+    failed = sum(not g.kept for g in mine)
+    verdict = HOLDS if failed == len(mine) else PARTLY if failed else FAILS
+    about = f"p >= 0.5 with alpha > 0.25 diverges or falls under 98 %, {objective}"
+    return Finding(about, numbers, verdict)
+
+
+def eta_matters_less(objective: str, runs: list[Group]) -> Finding:
+    """Hold "tuning eta had less impact than alpha and p": ranges of phi at the end."""
+    about = f"eta matters less than alpha and p, {objective}"
+    etas = [g for g in runs if (g.cell.p, g.cell.alpha) == (0.25, 0.3)]
+    alphas = [g for g in _grid(runs) if g.cell.p == 0.25]
+    ps = [g for g in _grid(runs) if g.cell.alpha == 0.3]
+    if not all(g.finished for g in etas):
+        return Finding(about, "a run with another eta diverged", FAILS)
+    ranges = [float(np.ptp([g.end for g in each if g.finished])) for each in (etas, alphas, ps)]
+    numbers = (
+        f"phi ranges over {ranges[0]:.3g} for η in 5, 10, 20, over {ranges[1]:.3g} for α and "
+        f"over {ranges[2]:.3g} for p, from p = 0.25, α = 0.3, η = 10"
+    )
+    less = [ranges[0] < other for other in ranges[1:]]
+    return Finding(about, numbers, HOLDS if all(less) else PARTLY if any(less) else FAILS)
+
+
+def accuracy(objective: str, runs: list[Group]) -> Finding:
+    """Hold "higher than 98 % validation accuracy"."""
+    grid = _grid(runs)
+    kept = sum(g.kept for g in grid)
+    highest = max((g.accuracy for g in grid if g.finished), default=float("nan"))
+    numbers = f"{kept} of {len(grid)} cells of the grid, all seeds; highest {highest:.2%}"
+    verdict = HOLDS if kept else FAILS
+    return Finding(f"more than {KEPT:.0%} accuracy can be had, {objective}", numbers, verdict)
+
+
+def floor(curves: list[Curve]) -> list[Finding]:
+    """Say whether values of phi appear that no phi can have."""
+    looks, theirs, ours, lowest_theirs, lowest = under_the_floor(curves)
+    if not looks:
+        return []
+    limit = OBJECTIVES["authors"].floor
+    return [
+        Finding(
+            f"the authors' rule lets values under {limit:.4f} pass, which phi cannot have",
+            f"{theirs} of {looks} looks, the lowest {lowest_theirs:.4f}",
+            "they appear" if theirs else "none appeared",
+        ),
+        Finding(
+            f"the certified evaluation has no value under {limit:.4f}",
+            f"{ours} of {looks} looks, the lowest {lowest:.4f}",
+            HOLDS if not ours else FAILS,
+        ),
+    ]
+
+
+def _grid(runs: list[Group]) -> list[Group]:
+    return [g for g in runs if g.cell.alpha in GRID and g.cell.eta == ETA]
+
+
+def _lowest(runs: list[Group], p: float) -> Group | None:
+    mine = [g for g in runs if g.cell.p == p and g.cell.eta == ETA and g.finished]
+    kept = [g for g in mine if g.kept] or mine
+    return min(kept, key=lambda g: g.end, default=None)
+
+
+def _cell(runs: list[Group], p: float, alpha: float) -> Group:
+    (found,) = (g for g in runs if (g.cell.p, g.cell.alpha, g.cell.eta) == (p, alpha, ETA))
+    return found
+
+
+def _seeds_overlap(one: Group, other: Group) -> bool:
+    """Say whether the seeds of two cells end mixed up; of single seeds, within 2 % of phi."""
+    a, b = one.of("phi")[:, -1], other.of("phi")[:, -1]
+    if len(a) == 1:
+        return abs(a[0] - b[0]) <= 0.02 * max(abs(a[0]), abs(b[0]))
+    return bool(a.min() <= b.max() and b.min() <= a.max())
+
+
+def _name(group: Group) -> str:
+    return f"p = {group.cell.p:g}, α = {group.cell.alpha:g}"

@@ -1,0 +1,241 @@
+"""Run the cells of Figures 1 and 2, keep what each found, and take up where a run was cut off."""
+
+import dataclasses
+import functools
+import json
+import shutil
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from rsgda._trees import PyTree, thaw
+from rsgda.drive.result import Status
+from rsgda.drive.solve import solve
+from rsgda.inner import ConcavityWarning, phi
+from rsgda.moves import State
+from rsgda.problem import Problem
+from rsgda.reproduce.robust_authors import authors_phi
+from rsgda.reproduce.robust_setting import (
+    BATCH,
+    GAMMA,
+    OBJECTIVES,
+    SEED,
+    Cell,
+    Images,
+    Scale,
+    load,
+    network,
+    run_key,
+    start_key,
+)
+from rsgda.reproduce.runner import write_aside
+from rsgda.robust.wrm import wrm
+
+TOL = 1e-3  # of the certified phi; differences in the figures are larger
+MOST = 300  # gradients a row at most; rows that are not concave never come to an end
+
+Look = dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """What a cell found: one entry of each array for each look, the start among them.
+
+    Attributes:
+        cell: what was run.
+        status: how it ended.
+        looks: by name. `gradients`, `epoch`; `objective` (F at the adversaries that training
+            keeps); `phi`, `gap` (of the rows that are certified), `certified` (their share),
+            `error` (the standard error of a mean over the rows of the subset); `authors` and
+            `authors_slope` (phi by the authors' rule, and the mean square of its gradient);
+            `accuracy` on the validation set.
+    """
+
+    cell: Cell
+    status: str
+    looks: dict[str, np.ndarray]
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end without overflowing."""
+        return self.status == Status.FINISHED.value
+
+
+class Cells:
+    """Runs cells at one scale; what a folder holds already is not run again."""
+
+    def __init__(self, scale: Scale, work: Path | None):
+        """Load the data; `work` is the folder to keep cells in."""
+        self.scale, self.work = scale, work
+        self.images: Images = load(scale.data)
+        self.rows = np.sort(
+            np.random.default_rng(SEED).choice(len(self.images.X), scale.rows, replace=False)
+        )
+
+    def run(self, cells: list[Cell], tell: Callable[[float, str], None]) -> list[Curve]:
+        """Run cells one after the other."""
+        curves, total = [], sum(self._gradients(cell) for cell in cells)
+        done = 0.0
+        for cell in cells:
+            share = self._gradients(cell) / total
+            part = functools.partial(_part, tell, done, share, cell.name)
+            curves.append(self.one(cell, part))
+            done += share
+        return curves
+
+    def one(self, cell: Cell, tell: Callable[[float], None]) -> Curve:
+        """Run one cell, or read what it found before."""
+        kept = None if self.work is None else self.work / f"{cell.name}.json"
+        settings = self._settings(cell)
+        if kept is not None and (curve := _read(kept, cell, settings)) is not None:
+            return curve
+        checkpoint = None if kept is None else kept.with_suffix("")
+        status, looks = self._train(cell, checkpoint, tell)
+        curve = Curve(cell, status, looks)
+        if kept is not None and checkpoint is not None:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            columns = {name: column.tolist() for name, column in looks.items()}
+            content = {"settings": settings, "status": status, "looks": columns}
+            write_aside(kept, json.dumps(content).encode())
+            # The run itself has n adversaries; what it found is a few numbers.
+            shutil.rmtree(checkpoint, ignore_errors=True)
+        return curve
+
+    def _train(
+        self, cell: Cell, checkpoint: Path | None, tell: Callable[[float], None]
+    ) -> tuple[str, dict[str, np.ndarray]]:
+        objective, budget = OBJECTIVES[cell.objective], self.scale.budgets[cell.objective]
+        problem, theta, v = self._problem(cell.objective, start_key(cell))
+        subset, _, _ = wrm(
+            theta,
+            problem.data["x"][self.rows],
+            self.images.y[self.rows],
+            gamma=GAMMA,
+            batch_size=BATCH,
+            loss=objective.loss,
+        )
+        valid = jnp.asarray(_scaled(self.images.X_valid, objective.pixels))
+
+        def look(problem: Problem, state: State) -> Look:
+            del problem
+            tell(int(state.gradients) / budget.gradients)
+            net = thaw(state.theta)
+            return {
+                **looked(subset, net, state.v[self.rows], len(self.images.X)),
+                "accuracy": float(
+                    np.mean(np.asarray(predicted(net, valid)) == self.images.y_valid)
+                ),
+            }
+
+        start = look(problem, cell.algorithm().init(problem, theta, v, run_key(cell)))
+        result = solve(
+            problem,
+            cell.algorithm(),
+            theta,
+            v,
+            key=run_key(cell),
+            steps=budget.gradients // cell.cost,
+            record=look,
+            every=budget.every // cell.cost,
+            checkpoint=checkpoint,
+        )
+        looks = {
+            name: np.r_[start[name], np.asarray(result.history[name], float)] for name in start
+        }
+        looks["gradients"] = np.r_[0.0, np.asarray(result.history["gradients"], float)]
+        looks["epoch"] = looks["gradients"] * BATCH / len(self.images.X)
+        return result.status.value, looks
+
+    def _problem(self, name: str, key: Array) -> tuple[Problem, PyTree, Array]:
+        objective = OBJECTIVES[name]
+        return wrm(
+            network(self.scale.data, key, objective=name, authors=self.scale.authors_network),
+            _scaled(self.images.X, objective.pixels),
+            self.images.y,
+            gamma=GAMMA,
+            batch_size=BATCH,
+            loss=objective.loss,
+        )
+
+    def _gradients(self, cell: Cell) -> int:
+        return self.scale.budgets[cell.objective].gradients
+
+    def _settings(self, cell: Cell) -> dict[str, Any]:
+        """Return all that the numbers of a cell depend on, as JSON holds it."""
+        scale = self.scale
+        settings = {
+            **cell._asdict(),
+            **OBJECTIVES[cell.objective]._asdict(),
+            "data": scale.data,
+            "authors_network": scale.authors_network,
+            "gradients": scale.budgets[cell.objective].gradients,
+            "every": scale.budgets[cell.objective].every,
+            "rows": scale.rows,
+            "gamma": GAMMA,
+            "batch_size": BATCH,
+            "tol": TOL,
+            "most": MOST,
+        }
+        return json.loads(json.dumps(settings))
+
+
+def looked(subset: Problem, net: PyTree, v: Array, n: int) -> Look:
+    """Return phi of a subset, certified and by the authors' rule, beside F at the kept v."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConcavityWarning)  # the share says so
+        # From the samples, not from the kept v: F there is a lower bound that must not be lost.
+        found = phi(subset, net, subset.data["x"], tol=TOL, max_gradients=MOST)
+    values = np.asarray(row_values(subset, net, found.v))
+    authors = authors_phi(subset, net, v, n)
+    return {
+        "objective": float(np.mean(np.asarray(row_values(subset, net, v)))),
+        "phi": found.value,
+        "gap": float(found.rows_gap or 0),
+        "certified": float(found.rows_certified or 0),
+        "error": float(values.std(ddof=1) / np.sqrt(len(values))),
+        "authors": authors.value,
+        "authors_slope": authors.slope,
+    }
+
+
+@jax.jit
+def row_values(subset: Problem, net: PyTree, v: Array) -> Array:
+    """Return what each row adds to F, times the number of rows."""
+
+    def one(v: Array, row: PyTree) -> Array:
+        return subset.loss(net, v[None], jax.tree.map(lambda leaf: leaf[None], row))
+
+    return jax.vmap(one)(v, subset.data)
+
+
+@jax.jit
+def predicted(net: Any, X: Array) -> Array:
+    """Return the likeliest class of each sample."""
+    return jax.lax.map(lambda x: jnp.argmax(net(x)), X, batch_size=min(500, len(X)))
+
+
+def _scaled(X: np.ndarray, pixels: tuple[float, float]) -> np.ndarray:
+    low, high = pixels
+    return (low + (high - low) * X).astype(np.float32)
+
+
+def _part(tell: Any, done: float, share: float, name: str, inside: float) -> None:
+    tell(done + share * inside, name)
+
+
+def _read(kept: Path, cell: Cell, settings: dict[str, Any]) -> Curve | None:
+    """Return what an earlier run found, if it was of the same cell at the same settings."""
+    try:
+        content = json.loads(kept.read_text())
+        if content["settings"] != settings:
+            return None
+        looks = {name: np.asarray(column, float) for name, column in content["looks"].items()}
+        return Curve(cell, content["status"], looks)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

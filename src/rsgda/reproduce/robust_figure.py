@@ -1,0 +1,172 @@
+"""The drawings of Figures 1 and 2."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from rsgda.plots import COLOURS, GREY, saved, tidy
+from rsgda.reproduce.robust_cells import Curve
+from rsgda.reproduce.robust_numbers import Group, groups
+from rsgda.reproduce.robust_setting import BATCH, KEPT, OBJECTIVES, Cell
+
+DASHED = (0, (4, 2))
+COLOUR_OF = dict(zip((0.1, 0.25, 0.5, 0.9), COLOURS, strict=False))
+
+
+def draw_fig1(curves: list[Curve], caption: str) -> tuple[bytes, bytes]:
+    """Draw ESGDA(m) beside RSGDA(1/(m + 1)): phi for each m, and accuracies."""
+    objectives = _objectives(curves)
+    loops = sorted({curve.cell.m for curve in curves if curve.cell.m is not None})
+    figure, panels = _panels(len(objectives), len(loops) + 1)
+    for row, objective in zip(panels, objectives, strict=True):
+        for panel, m in zip(row, loops, strict=False):
+            pair = groups(curves, objective=objective, p=1 / (m + 1))
+            for group in pair:
+                draw_phi(panel, group, **_style(group.cell))
+            panel.set_title(f"m = {m}, p = 1/{m + 1}", fontsize="medium", loc="left")
+            panel.legend(frameon=False, fontsize="small")
+            _with_gradients(panel, pair)
+        draw_accuracies(row[-1], groups(curves, objective=objective))
+        row[0].set_ylabel(f"φ(θ)\n{OBJECTIVES[objective].title}", fontsize="small")
+    figure.suptitle("Figure 1: a coin in place of a loop, robust classification")
+    return _finished(figure, caption)
+
+
+def draw_fig2(curves: list[Curve], shown: list[Cell], caption: str) -> tuple[bytes, bytes]:
+    """Draw phi for each p at its best alpha, accuracies, and how all cells ended."""
+    objectives = _objectives(curves)
+    figure, panels = _panels(len(objectives), 4)
+    for row, objective in zip(panels, objectives, strict=True):
+        mine = groups(curves, objective=objective)
+        best = [group for group in mine if group.cell in shown]
+        for group in best:
+            draw_phi(row[0], group, **_style(group.cell))
+        row[0].legend(frameon=False, fontsize="small")
+        row[0].set_ylabel(f"φ(θ)\n{OBJECTIVES[objective].title}", fontsize="small")
+        _with_gradients(row[0], best)
+        draw_accuracies(row[1], best)
+        draw_ends(row[2], mine)
+        draw_rule(row[3], mine, OBJECTIVES[objective].floor)
+    titles = ("φ, each p at its best α", "validation accuracy", "φ at the end, all α")
+    for panel, title in zip(panels[0], (*titles, "φ by the authors' rule"), strict=True):
+        panel.set_title(title, fontsize="medium", loc="left")
+    figure.suptitle("Figure 2: what α and p do, robust classification with RSGDA")
+    return _finished(figure, caption)
+
+
+def draw_phi(panel: Axes, group: Group, **style: Any) -> None:
+    """Draw phi over epochs: the mean over seeds, and a band of all that it can be."""
+    low, high = group.band
+    panel.plot(group.epoch, group.phi, linewidth=1.8, **style)
+    panel.fill_between(group.epoch, low, high, color=style["color"], alpha=0.18, linewidth=0)
+    if not group.finished:
+        panel.plot(group.epoch[-1], group.phi[-1], "x", color=style["color"], markersize=8)
+    panel.set_xlabel("epochs")
+    # The start is that of all; what differs is below.
+    tidy(panel)
+
+
+def draw_accuracies(panel: Axes, runs: Sequence[Group]) -> None:
+    """Draw validation accuracies, and what the filter asks for."""
+    for group in runs:
+        accuracy, style = group.of("accuracy"), _style(group.cell)
+        style.pop("label")
+        panel.plot(group.epoch, 100 * accuracy.mean(axis=0), linewidth=1.5, **style)
+        panel.fill_between(
+            group.epoch,
+            100 * accuracy.min(axis=0),
+            100 * accuracy.max(axis=0),
+            color=style["color"],
+            alpha=0.18,
+            linewidth=0,
+        )
+    panel.axhline(100 * KEPT, color=GREY, linewidth=0.8, linestyle=":")
+    panel.annotate(
+        f"filter: {KEPT:.0%}", (1, 100 * KEPT), xycoords=("axes fraction", "data"), ha="right",
+        va="bottom", fontsize="small", color=GREY,
+    )  # fmt: skip
+    panel.set_ylim(max(50, panel.get_ylim()[0]), 100)
+    panel.set_xlabel("epochs")
+    panel.set_title("validation accuracy, %", fontsize="medium", loc="left")
+    tidy(panel)
+
+
+def draw_ends(panel: Axes, runs: Sequence[Group]) -> None:
+    """Draw phi at the end against alpha: full marks are kept by the filter, crosses diverged."""
+    for p, colour in COLOUR_OF.items():
+        line = sorted((g.cell.alpha, g) for g in runs if g.cell.p == p and g.cell.eta == 10)
+        if not line:
+            continue
+        ended = [(alpha, group) for alpha, group in line if group.finished]
+        panel.plot([a for a, _ in ended], [g.end for _, g in ended], color=colour, linewidth=1)
+        for alpha, group in ended:
+            (low, high), kept = group.band, group.kept
+            panel.plot([alpha, alpha], [low[-1], high[-1]], color=colour, linewidth=1)
+            fill = colour if kept else "white"
+            panel.plot(alpha, group.end, "o", color=colour, markerfacecolor=fill, markersize=6)
+        lost = [alpha for alpha, group in line if not group.finished]
+        top = panel.get_xaxis_transform()
+        panel.plot(lost, [0.97] * len(lost), "x", color=colour, transform=top, markersize=8)
+    panel.set_xlabel("α")
+    panel.annotate(
+        "full: over 98 %   hollow: below   ×: diverged", (0, 1.0), xycoords="axes fraction",
+        va="bottom", fontsize="x-small", color=GREY,
+    )  # fmt: skip
+    tidy(panel)
+
+
+def draw_rule(panel: Axes, runs: Sequence[Group], floor: float) -> None:
+    """Draw what the authors' rule takes for phi against what phi is."""
+    found = [curve.looks for group in runs for curve in group.curves]
+    ours = np.concatenate([looks["phi"] for looks in found])
+    theirs = np.concatenate([looks["authors"] for looks in found])
+    good = np.isfinite(theirs) & np.isfinite(ours)
+    under = good & (theirs < floor - 1e-5)
+    panel.plot(ours[good & ~under], theirs[good & ~under], ".", color=COLOURS[0], markersize=4)
+    panel.plot(ours[under], theirs[under], ".", color=COLOURS[1], markersize=6)
+    ends = [np.nanmin(ours), np.nanmax(ours)]
+    panel.plot(ends, ends, color=GREY, linewidth=0.8)
+    if floor > 0:
+        panel.axhline(floor, color=COLOURS[1], linewidth=0.8, linestyle=":")
+        panel.annotate(
+            f"no φ can be below {floor:.4f}", (1, floor), xycoords=("axes fraction", "data"),
+            ha="right", va="top", fontsize="x-small", color=COLOURS[1],
+        )  # fmt: skip
+    panel.set_xlabel("φ, maximised")
+    panel.set_ylabel("φ, by the authors' rule", fontsize="small")
+    tidy(panel)
+
+
+def _style(cell: Cell) -> dict[str, Any]:
+    if cell.m is not None:
+        label = f"ESGDA(m = {cell.m})"
+        return {"color": COLOURS[1], "linestyle": DASHED, "label": label}
+    label = f"p = {cell.p:g}, α = {cell.alpha:g}"
+    return {"color": COLOUR_OF[cell.p], "linestyle": "-", "label": label}
+
+
+def _objectives(curves: list[Curve]) -> list[str]:
+    there = {curve.cell.objective for curve in curves}
+    return [name for name in OBJECTIVES if name in there]
+
+
+def _panels(rows: int, columns: int) -> tuple[Figure, Any]:
+    figure = Figure(figsize=(3.4 * columns, 3.3 * rows + 0.6), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def _with_gradients(panel: Axes, runs: Sequence[Group]) -> None:
+    """Show gradient counts along the top."""
+    looks = runs[0].curves[0].looks
+    per_epoch = looks["gradients"][-1] / looks["epoch"][-1]
+    top = panel.secondary_xaxis("top", functions=(lambda e: e * per_epoch, lambda g: g / per_epoch))
+    top.set_xlabel(f"gradients, of {BATCH} samples each", fontsize="small", color=GREY)
+    top.tick_params(labelsize="small", colors=GREY)
+
+
+def _finished(figure: Figure, caption: str) -> tuple[bytes, bytes]:
+    figure.supxlabel(caption, fontsize="small", color=GREY)
+    return saved(figure, "png"), saved(figure, "pdf")

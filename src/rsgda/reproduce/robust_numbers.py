@@ -1,0 +1,162 @@
+"""Curves of Figures 1 and 2 over seeds: bands, files, and sentences about them."""
+
+import csv
+import io
+from typing import NamedTuple
+
+import numpy as np
+
+from rsgda.reproduce.robust_cells import Curve
+from rsgda.reproduce.robust_setting import BATCH, GAMMA, KEPT, OBJECTIVES, Cell, Scale
+
+ERRORS = 2.0  # standard errors of the mean over the subset's rows, to each side
+HOLDS, PARTLY, FAILS, OPEN = "holds", "holds in part", "does not hold", "not decided"
+COLUMNS = (
+    "gradients",
+    "epoch",
+    "objective",
+    "phi",
+    "gap",
+    "certified",
+    "error",
+    "authors",
+    "authors_slope",
+    "accuracy",
+)
+
+
+class Group(NamedTuple):
+    """The runs of one cell that differ in their seeds only."""
+
+    cell: Cell  # of the first seed
+    curves: list[Curve]
+
+    @property
+    def epoch(self) -> np.ndarray:
+        """The epochs of the looks that all seeds came to."""
+        return min((curve.looks["epoch"] for curve in self.curves), key=len)
+
+    def of(self, name: str) -> np.ndarray:
+        """Return one quantity, seeds x looks."""
+        return np.array([curve.looks[name][: len(self.epoch)] for curve in self.curves])
+
+    @property
+    def phi(self) -> np.ndarray:
+        """The mean over seeds."""
+        return self.of("phi").mean(axis=0)
+
+    @property
+    def band(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where phi lies for all seeds: gap, and sampling error to both sides, included."""
+        error = ERRORS * self.of("error")
+        low, high = self.of("phi") - error, self.of("phi") + self.of("gap") + error
+        return low.min(axis=0), high.max(axis=0)
+
+    @property
+    def end(self) -> float:
+        """The mean of phi over seeds at the last look."""
+        return float(self.phi[-1])
+
+    @property
+    def accuracy(self) -> float:
+        """The worst seed's validation accuracy at the last look."""
+        return float(self.of("accuracy")[:, -1].min())
+
+    @property
+    def finished(self) -> bool:
+        """Whether no seed diverged."""
+        return all(curve.finished for curve in self.curves)
+
+    @property
+    def kept(self) -> bool:
+        """Whether the paper would show it: it did not diverge, and classifies well."""
+        return self.finished and self.accuracy > KEPT
+
+    def told(self) -> str:
+        """Say how it ended, in words."""
+        if not self.finished:
+            return "diverged"
+        return f"phi {self.end:.4g}, accuracy {self.accuracy:.2%}"
+
+
+def groups(
+    curves: list[Curve], *, objective: str | None = None, p: float | None = None
+) -> list[Group]:
+    """Return the runs by cell, in the order they come; all, or those of an objective or a p."""
+    found: dict[Cell, list[Curve]] = {}
+    for curve in curves:
+        if objective in (None, curve.cell.objective) and p in (None, curve.cell.p):
+            found.setdefault(curve.cell._replace(seed=0), []).append(curve)
+    return [Group(cell, runs) for cell, runs in found.items()]
+
+
+def curves_csv(curves: list[Curve]) -> bytes:
+    """Return one row for each look of each run."""
+    head = ["objective_name", "algorithm", "p", "m", "alpha", "eta", "seed", "status", *COLUMNS]
+
+    def rows(curve: Curve) -> list[list[str]]:
+        cell = curve.cell
+        who = "RSGDA" if cell.m is None else "ESGDA"
+        start = [cell.objective, who, f"{cell.p:g}", "" if cell.m is None else f"{cell.m}"]
+        start += [f"{cell.alpha:g}", f"{cell.eta:g}", f"{cell.seed}", curve.status]
+        looks = zip(*(curve.looks[name] for name in COLUMNS), strict=True)
+        return [[*start, *(f"{value:.6g}" for value in look)] for look in looks]
+
+    return table([head, *(row for curve in curves for row in rows(curve))])
+
+
+def table(rows: list[list[str]]) -> bytes:
+    """Return rows as a CSV file."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
+
+
+def summary_csv(curves: list[Curve]) -> bytes:
+    """Return one row for each cell: how its seeds ended."""
+    head = ["objective_name", "algorithm", "p", "m", "alpha", "eta", "seeds", "diverged", "phi"]
+    head += ["low", "high", "certified", "accuracy", "kept"]
+    rows = [head]
+    for group in groups(curves):
+        cell, (low, high) = group.cell, group.band
+        who = "RSGDA" if cell.m is None else "ESGDA"
+        m = "" if cell.m is None else f"{cell.m}"
+        diverged = sum(not curve.finished for curve in group.curves)
+        row = [cell.objective, who, f"{cell.p:g}", m, f"{cell.alpha:g}", f"{cell.eta:g}"]
+        row += [f"{len(group.curves)}", f"{diverged}", f"{group.end:.6g}"]
+        row += [f"{low[-1]:.6g}", f"{high[-1]:.6g}", f"{group.of('certified')[:, -1].min():.4g}"]
+        rows.append([*row, f"{group.accuracy:.4g}", "yes" if group.kept else "no"])
+    return table(rows)
+
+
+def under_the_floor(curves: list[Curve]) -> tuple[int, int, int, float, float]:
+    """Count looks with values that no phi can have.
+
+    Returns:
+        the looks at the authors' objective; of these, how many have a value under its floor by
+        the authors' rule, and by the certified evaluation; the smallest value of either.
+    """
+    floor = OBJECTIVES["authors"].floor
+    theirs, ours = [], []
+    for curve in curves:
+        if curve.cell.objective == "authors":
+            theirs += curve.looks["authors"].tolist()
+            ours += curve.looks["phi"].tolist()
+    theirs, ours = np.asarray(theirs), np.asarray(ours)
+    # Float32 rounds a mean of values at the floor a little to either side of it.
+    limit = floor - 1e-5
+    finite = theirs[np.isfinite(theirs)]
+    smallest = float(finite.min()) if finite.size else float("nan")
+    # What is not finite is under no floor, but no value either.
+    return len(ours), int(np.sum(finite < limit)), int(np.sum(ours < limit)), smallest, ours.min()
+
+
+def caption(scale: Scale) -> str:
+    """Say what the bands are and how much was run."""
+    data = {"digits": "scikit-learn's digits", "mnist": "MNIST"}[scale.data]
+    seeds = ", ".join(f"{b.seeds} seeds ({name})" for name, b in scale.budgets.items())
+    return (
+        f"{data}, γ = {GAMMA:g}, b = {BATCH}; lines: means of {seeds}. Bands: all seeds, with the "
+        f"gap of φ where it is certified and {ERRORS:g} standard errors for {scale.rows} samples "
+        "in place of all."
+    )
