@@ -149,20 +149,20 @@ def accuracy(objective: str, runs: list[Group]) -> Finding:
 
 def floor(curves: list[Curve]) -> list[Finding]:
     """Say whether values of phi appear that no phi can have."""
-    looks, theirs, ours, lowest_theirs, lowest = under_the_floor(curves)
-    if not looks:
+    under = under_the_floor(curves)
+    if under is None:
         return []
     limit = OBJECTIVES["authors"].floor
     return [
         Finding(
             f"the authors' rule lets values under {limit:.4f} pass, which phi cannot have",
-            f"{theirs} of {looks} looks, the lowest {lowest_theirs:.4f}",
-            "they appear" if theirs else "none appeared",
+            f"{under.authors} of {under.looks} looks, the lowest {under.lowest_authors:.4f}",
+            "they appear" if under.authors else "none appeared",
         ),
         Finding(
             f"the certified evaluation has no value under {limit:.4f}",
-            f"{ours} of {looks} looks, the lowest {lowest:.4f}",
-            HOLDS if not ours else FAILS,
+            f"{under.certified} of {under.looks} looks, the lowest {under.lowest:.4f}",
+            HOLDS if not under.certified else FAILS,
         ),
     ]
 

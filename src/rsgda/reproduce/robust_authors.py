@@ -1,6 +1,5 @@
 """How the authors' code evaluates phi, and when it accepts what it found."""
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -23,7 +22,7 @@ class Estimate(NamedTuple):
     slope: float
 
 
-def authors_phi(problem: Problem, theta: PyTree, v: Array, n: int) -> Estimate:
+def authors_phi(problem: Problem, theta: PyTree, v: Array, *, n: int, batch_size: int) -> Estimate:
     r"""Estimate phi as the authors' code does.
 
     From the adversaries that training keeps, 10 ascents of each with step 50/b, up to 5 times,
@@ -36,13 +35,16 @@ def authors_phi(problem: Problem, theta: PyTree, v: Array, n: int) -> Estimate:
         theta: where phi is wanted.
         v: the adversaries of these rows.
         n: the number of training samples.
+        batch_size: b.
     """
-    value, slope = _estimate(problem, theta, v, TOLERANCE * n)
+    value, slope = _estimate(problem, theta, v, TOLERANCE * n, STEP / batch_size)
     return Estimate(float(value), float(slope))
 
 
-@functools.partial(jax.jit)
-def _estimate(problem: Problem, theta: PyTree, v: Array, enough: float) -> tuple[Array, Array]:
+@jax.jit
+def _estimate(
+    problem: Problem, theta: PyTree, v: Array, enough: float, step: float
+) -> tuple[Array, Array]:
     rows = v.shape[0]
 
     def slope(v: Array) -> tuple[Array, Array]:
@@ -50,7 +52,7 @@ def _estimate(problem: Problem, theta: PyTree, v: Array, enough: float) -> tuple
         return value, gradient * rows  # of each sample by itself
 
     def sweep(_: Array, v: Array) -> Array:
-        return v + STEP / (problem.batch_size or 1) * slope(v)[1]
+        return v + step * slope(v)[1]
 
     def squared(v: Array) -> Array:
         return jnp.sum(jnp.square(slope(v)[1])) / rows

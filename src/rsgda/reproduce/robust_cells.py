@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 import shutil
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +42,7 @@ TOL = 1e-3  # of the certified phi; differences in the figures are larger
 MOST = 300  # gradients a row at most; rows that are not concave never come to an end
 
 Look = dict[str, float]
+LOOKED = ("objective", "phi", "gap", "certified", "error", "authors", "authors_slope")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,16 +57,18 @@ class Curve:
             `error` (the standard error of a mean over the rows of the subset); `authors` and
             `authors_slope` (phi by the authors' rule, and the mean square of its gradient);
             `accuracy` on the validation set.
+        seconds: how long it took, since it was last taken up.
     """
 
     cell: Cell
     status: str
     looks: dict[str, np.ndarray]
+    seconds: float
 
     @property
     def finished(self) -> bool:
-        """Whether the run came to its end without overflowing."""
-        return self.status == Status.FINISHED.value
+        """Whether the run came to its end without overflowing, theta or the loss."""
+        return self.status == Status.FINISHED.name and bool(np.isfinite(self.looks["phi"][-1]))
 
 
 class Cells:
@@ -96,12 +100,14 @@ class Cells:
         if kept is not None and (curve := _read(kept, cell, settings)) is not None:
             return curve
         checkpoint = None if kept is None else kept.with_suffix("")
+        began = time.perf_counter()
         status, looks = self._train(cell, checkpoint, tell)
-        curve = Curve(cell, status, looks)
+        curve = Curve(cell, status, looks, time.perf_counter() - began)
         if kept is not None and checkpoint is not None:
             kept.parent.mkdir(parents=True, exist_ok=True)
             columns = {name: column.tolist() for name, column in looks.items()}
             content = {"settings": settings, "status": status, "looks": columns}
+            content["seconds"] = round(curve.seconds, 1)
             write_aside(kept, json.dumps(content).encode())
             # The run itself has n adversaries; what it found is a few numbers.
             shutil.rmtree(checkpoint, ignore_errors=True)
@@ -117,7 +123,7 @@ class Cells:
             problem.data["x"][self.rows],
             self.images.y[self.rows],
             gamma=GAMMA,
-            batch_size=BATCH,
+            batch_size=len(self.rows),  # it is only ever looked at as a whole
             loss=objective.loss,
         )
         valid = jnp.asarray(_scaled(self.images.X_valid, objective.pixels))
@@ -150,7 +156,7 @@ class Cells:
         }
         looks["gradients"] = np.r_[0.0, np.asarray(result.history["gradients"], float)]
         looks["epoch"] = looks["gradients"] * BATCH / len(self.images.X)
-        return result.status.value, looks
+        return result.status.name, looks
 
     def _problem(self, name: str, key: Array) -> tuple[Problem, PyTree, Array]:
         objective = OBJECTIVES[name]
@@ -186,13 +192,18 @@ class Cells:
 
 
 def looked(subset: Problem, net: PyTree, v: Array, n: int) -> Look:
-    """Return phi of a subset, certified and by the authors' rule, beside F at the kept v."""
+    """Return phi of a subset, certified and by the authors' rule, beside F at the kept v.
+
+    All are not a number where theta is so large that the loss overflows.
+    """
+    if not np.isfinite(float(jnp.mean(row_values(subset, net, subset.data["x"])))):
+        return dict.fromkeys(LOOKED, float("nan"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConcavityWarning)  # the share says so
         # From the samples, not from the kept v: F there is a lower bound that must not be lost.
         found = phi(subset, net, subset.data["x"], tol=TOL, max_gradients=MOST)
     values = np.asarray(row_values(subset, net, found.v))
-    authors = authors_phi(subset, net, v, n)
+    authors = authors_phi(subset, net, v, n=n, batch_size=BATCH)
     return {
         "objective": float(np.mean(np.asarray(row_values(subset, net, v)))),
         "phi": found.value,
@@ -236,6 +247,6 @@ def _read(kept: Path, cell: Cell, settings: dict[str, Any]) -> Curve | None:
         if content["settings"] != settings:
             return None
         looks = {name: np.asarray(column, float) for name, column in content["looks"].items()}
-        return Curve(cell, content["status"], looks)
+        return Curve(cell, content["status"], looks, float(content["seconds"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -1,5 +1,6 @@
 """The drawings of Figures 1 and 2."""
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from rsgda.reproduce.robust_setting import BATCH, KEPT, OBJECTIVES, Cell
 
 DASHED = (0, (4, 2))
 COLOUR_OF = dict(zip((0.1, 0.25, 0.5, 0.9), COLOURS, strict=False))
+BESIDE = {1: COLOURS[0], 3: COLOURS[3]}  # ESGDA, apart from RSGDA of the same p
 
 
 def draw_fig1(curves: list[Curve], caption: str) -> tuple[bytes, bytes]:
@@ -27,9 +29,11 @@ def draw_fig1(curves: list[Curve], caption: str) -> tuple[bytes, bytes]:
             for group in pair:
                 draw_phi(panel, group, **_style(group.cell))
             panel.set_title(f"m = {m}, p = 1/{m + 1}", fontsize="medium", loc="left")
-            panel.legend(frameon=False, fontsize="small")
+            panel.legend(frameon=False, fontsize="small", loc="upper right")
+            tell_share(panel, pair)
             _with_gradients(panel, pair)
         draw_accuracies(row[-1], groups(curves, objective=objective))
+        row[-1].legend(frameon=False, fontsize="small", loc="lower right")
         row[0].set_ylabel(f"φ(θ)\n{OBJECTIVES[objective].title}", fontsize="small")
     figure.suptitle("Figure 1: a coin in place of a loop, robust classification")
     return _finished(figure, caption)
@@ -44,8 +48,9 @@ def draw_fig2(curves: list[Curve], shown: list[Cell], caption: str) -> tuple[byt
         best = [group for group in mine if group.cell in shown]
         for group in best:
             draw_phi(row[0], group, **_style(group.cell))
-        row[0].legend(frameon=False, fontsize="small")
+        row[0].legend(frameon=False, fontsize="small", loc="upper right")
         row[0].set_ylabel(f"φ(θ)\n{OBJECTIVES[objective].title}", fontsize="small")
+        tell_share(row[0], best)
         _with_gradients(row[0], best)
         draw_accuracies(row[1], best)
         draw_ends(row[2], mine)
@@ -65,15 +70,27 @@ def draw_phi(panel: Axes, group: Group, **style: Any) -> None:
     if not group.finished:
         panel.plot(group.epoch[-1], group.phi[-1], "x", color=style["color"], markersize=8)
     panel.set_xlabel("epochs")
-    # The start is that of all; what differs is below.
     tidy(panel)
+
+
+def tell_share(panel: Axes, runs: Sequence[Group]) -> None:
+    """Say in a panel for which share of samples phi is certified at the end."""
+    shares = np.concatenate(
+        [group.of("certified")[:, -1] for group in runs if group.finished] or [[]]
+    )
+    if not shares.size:
+        return
+    low, high = f"{shares.min():.0%}", f"{shares.max():.0%}"
+    panel.annotate(
+        f"certified at the end: {low if low == high else f'{low} to {high}'} of the samples",
+        (0.02, 0.02), xycoords="axes fraction", fontsize="x-small", color=GREY,
+    )  # fmt: skip
 
 
 def draw_accuracies(panel: Axes, runs: Sequence[Group]) -> None:
     """Draw validation accuracies, and what the filter asks for."""
     for group in runs:
         accuracy, style = group.of("accuracy"), _style(group.cell)
-        style.pop("label")
         panel.plot(group.epoch, 100 * accuracy.mean(axis=0), linewidth=1.5, **style)
         panel.fill_between(
             group.epoch,
@@ -142,9 +159,9 @@ def draw_rule(panel: Axes, runs: Sequence[Group], floor: float) -> None:
 
 def _style(cell: Cell) -> dict[str, Any]:
     if cell.m is not None:
-        label = f"ESGDA(m = {cell.m})"
-        return {"color": COLOURS[1], "linestyle": DASHED, "label": label}
-    label = f"p = {cell.p:g}, α = {cell.alpha:g}"
+        label = f"ESGDA(m = {cell.m}), α = {cell.alpha:g}"
+        return {"color": BESIDE[cell.m], "linestyle": DASHED, "label": label}
+    label = f"RSGDA(p = {cell.p:g}), α = {cell.alpha:g}"
     return {"color": COLOUR_OF[cell.p], "linestyle": "-", "label": label}
 
 
@@ -168,5 +185,5 @@ def _with_gradients(panel: Axes, runs: Sequence[Group]) -> None:
 
 
 def _finished(figure: Figure, caption: str) -> tuple[bytes, bytes]:
-    figure.supxlabel(caption, fontsize="small", color=GREY)
+    figure.supxlabel(textwrap.fill(caption, 130), fontsize="small", color=GREY)
     return saved(figure, "png"), saved(figure, "pdf")

@@ -2,12 +2,12 @@
 
 import csv
 import io
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rsgda.reproduce.robust_cells import Curve
-from rsgda.reproduce.robust_setting import BATCH, GAMMA, KEPT, OBJECTIVES, Cell, Scale
+from rsgda.reproduce.robust_setting import BATCH, GAMMA, KEPT, OBJECTIVES, SEED, Cell, Scale
 
 ERRORS = 2.0  # standard errors of the mean over the subset's rows, to each side
 HOLDS, PARTLY, FAILS, OPEN = "holds", "holds in part", "does not hold", "not decided"
@@ -129,26 +129,42 @@ def summary_csv(curves: list[Curve]) -> bytes:
     return table(rows)
 
 
-def under_the_floor(curves: list[Curve]) -> tuple[int, int, int, float, float]:
-    """Count looks with values that no phi can have.
+class Under(NamedTuple):
+    """Looks at the authors' objective with values that no phi can have.
 
-    Returns:
-        the looks at the authors' objective; of these, how many have a value under its floor by
-        the authors' rule, and by the certified evaluation; the smallest value of either.
+    Attributes:
+        looks: how many there were.
+        authors: how many had such a value by the authors' rule,
+        certified: and by the certified evaluation.
+        lowest_authors: the lowest value by the authors' rule,
+        lowest: and by the certified evaluation.
     """
-    floor = OBJECTIVES["authors"].floor
-    theirs, ours = [], []
-    for curve in curves:
-        if curve.cell.objective == "authors":
-            theirs += curve.looks["authors"].tolist()
-            ours += curve.looks["phi"].tolist()
-    theirs, ours = np.asarray(theirs), np.asarray(ours)
-    # Float32 rounds a mean of values at the floor a little to either side of it.
-    limit = floor - 1e-5
-    finite = theirs[np.isfinite(theirs)]
-    smallest = float(finite.min()) if finite.size else float("nan")
+
+    looks: int
+    authors: int
+    certified: int
+    lowest_authors: float
+    lowest: float
+
+
+def under_the_floor(curves: list[Curve]) -> Under | None:
+    """Count them; None where the authors' objective was not run."""
+    mine = [curve.looks for curve in curves if curve.cell.objective == "authors"]
+    if not mine:
+        return None
+    ours = np.concatenate([looks["phi"] for looks in mine])
+    theirs = np.concatenate([looks["authors"] for looks in mine])
     # What is not finite is under no floor, but no value either.
-    return len(ours), int(np.sum(finite < limit)), int(np.sum(ours < limit)), smallest, ours.min()
+    finite = theirs[np.isfinite(theirs)]
+    # Float32 rounds a mean of values at the floor a little to either side of it.
+    limit = OBJECTIVES["authors"].floor - 1e-5
+    return Under(
+        looks=len(ours),
+        authors=int(np.sum(finite < limit)),
+        certified=int(np.sum(ours < limit)),
+        lowest_authors=float(np.min(finite, initial=np.inf)),
+        lowest=float(ours.min()),
+    )
 
 
 def caption(scale: Scale) -> str:
@@ -158,5 +174,20 @@ def caption(scale: Scale) -> str:
     return (
         f"{data}, γ = {GAMMA:g}, b = {BATCH}; lines: means of {seeds}. Bands: all seeds, with the "
         f"gap of φ where it is certified and {ERRORS:g} standard errors for {scale.rows} samples "
-        "in place of all."
+        "in place of all. Where a sample is not certified, its part of φ is the best value found."
     )
+
+
+def described(scale: Scale, curves: list[Curve]) -> dict[str, Any]:
+    """Return what all cells have in common, as JSON can hold it."""
+    return {
+        **scale._asdict(),
+        "budgets": {name: budget._asdict() for name, budget in scale.budgets.items()},
+        "objectives": {name: each._asdict() for name, each in OBJECTIVES.items()},
+        "gamma": GAMMA,
+        "batch_size": BATCH,
+        "kept_above_accuracy": KEPT,
+        "seed": SEED,
+        "precision": "float32",
+        "seconds_of_cells": round(sum(curve.seconds for curve in curves), 1),
+    }

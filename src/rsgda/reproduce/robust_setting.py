@@ -156,17 +156,3 @@ def seeded(cells: list[Cell], scale: Scale) -> list[Cell]:
         for cell in cells
         for seed in range(scale.budgets[cell.objective].seeds)
     ]
-
-
-def described(scale: Scale) -> dict[str, Any]:
-    """Return what all cells have in common, as JSON can hold it."""
-    return {
-        **scale._asdict(),
-        "budgets": {name: budget._asdict() for name, budget in scale.budgets.items()},
-        "objectives": {name: each._asdict() for name, each in OBJECTIVES.items()},
-        "gamma": GAMMA,
-        "batch_size": BATCH,
-        "kept_above_accuracy": KEPT,
-        "seed": SEED,
-        "precision": "float32",
-    }
