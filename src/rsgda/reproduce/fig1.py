@@ -31,7 +31,7 @@ ALIKE = 0.1  # of phi: what the paper's curves of a pair are apart, as far as th
 
 SCALES = {
     "quick": Scale(
-        "digits", 128, {"logits": Budget(1_200, 200, 3), "authors": Budget(1_200, 200, 3)}
+        "digits", 64, {"logits": Budget(1_200, 300, 2), "authors": Budget(1_200, 300, 2)}
     ),
     "standard": Scale(
         "mnist", 256, {"logits": Budget(4_680, 780, 3), "authors": Budget(2_820, 940, 2)}

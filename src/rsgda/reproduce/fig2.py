@@ -17,7 +17,7 @@ ETAS = (5.0, 20.0)  # beside 10, where the paper found the best: p = 0.25, alpha
 
 SCALES = {
     "quick": Scale(
-        "digits", 128, {"logits": Budget(1_200, 400, 2), "authors": Budget(1_200, 400, 2)}
+        "digits", 64, {"logits": Budget(1_200, 600, 2), "authors": Budget(1_200, 600, 2)}
     ),
     "standard": Scale(
         "mnist", 256, {"logits": Budget(4_680, 780, 2), "authors": Budget(2_820, 940, 1)}

@@ -37,7 +37,8 @@ def findings(curves: list[Curve]) -> list[Finding]:
     for objective in (name for name in OBJECTIVES if name in there):
         mine = groups(curves, objective=objective)
         found += [claim(objective, mine) for claim in claims]
-    return [*found, *floor(curves)]
+        found += floor(objective, mine)
+    return found
 
 
 def best_of_each_p(curves: list[Curve]) -> list[Cell]:
@@ -55,20 +56,23 @@ def best_of_each_p(curves: list[Curve]) -> list[Cell]:
 
 
 def larger_alpha(objective: str, runs: list[Group]) -> Finding:
-    """Hold "decreasing the descent probability allows to take larger step sizes"."""
-    largest = {}
-    for p in sorted({group.cell.p for group in runs}):
-        alphas = [g.cell.alpha for g in runs if g.cell.p == p and g.cell.eta == ETA and g.kept]
-        largest[p] = max(alphas, default=0.0)
-    found = list(largest.values())
-    falls = all(a >= b for a, b in itertools.pairwise(found))
-    numbers = "largest α over the filter: " + ", ".join(
-        f"{alpha:g} at p = {p:g}" if alpha else f"none at p = {p:g}" for p, alpha in largest.items()
+    """Hold "decreasing the descent probability allows to take larger step sizes".
+
+    A step size is allowed as long as a smaller one does not end lower.
+    """
+    about = f"smaller p allows larger alpha, {objective}"
+    lowest = {p: _lowest(runs, p, filtered=False) for p in sorted({g.cell.p for g in runs})}
+    alphas = {p: group.cell.alpha for p, group in lowest.items() if group is not None}
+    numbers = "α with the lowest phi: " + ", ".join(
+        f"{alpha:g} at p = {p:g}" for p, alpha in alphas.items()
     )
-    if len(set(found)) == 1:
-        return Finding(f"smaller p allows larger alpha, {objective}", numbers, OPEN)
-    verdict = HOLDS if falls else FAILS
-    return Finding(f"smaller p allows larger alpha, {objective}", numbers, verdict)
+    steps = [a - b for a, b in itertools.pairwise(alphas.values())]
+    if not any(steps):
+        return Finding(about, numbers, OPEN)
+    if min(steps) < 0:
+        return Finding(about, numbers, FAILS)
+    # Where they agree the grid may be too narrow to tell.
+    return Finding(about, numbers, HOLDS if min(steps) > 0 else PARTLY)
 
 
 def best(objective: str, runs: list[Group]) -> Finding:
@@ -103,21 +107,28 @@ def too_rarely(objective: str, runs: list[Group]) -> Finding:
 def still_larger(objective: str, runs: list[Group]) -> Finding:
     """Hold "further increasing the step size when p = 0.1 makes RSGDA diverge"."""
     mine = [g for g in runs if g.cell.p == 0.1 and g.cell.alpha not in GRID]
-    lost = [g for g in mine if not g.finished]
-    low = [g for g in mine if g.finished and not g.kept]
+    lost = sum(not g.finished for g in mine)
     numbers = "; ".join(f"α = {g.cell.alpha:g}: {g.told()}" for g in mine)
-    verdict = HOLDS if len(lost) == len(mine) else PARTLY if lost or low else FAILS
+    verdict = HOLDS if lost == len(mine) else PARTLY if lost else FAILS
     return Finding(f"p = 0.1 with a larger alpha diverges, {objective}", numbers, verdict)
 
 
 def often(objective: str, runs: list[Group]) -> Finding:
-    """Hold "for p >= 0.5, alpha > 0.25 led the model to diverge or to a low accuracy"."""
-    mine = [g for g in runs if g.cell.p >= 0.5 and g.cell.alpha > 0.25]
-    numbers = "; ".join(f"{_name(g)}: {g.told()}" for g in mine)
-    failed = sum(not g.kept for g in mine)
-    verdict = HOLDS if failed == len(mine) else PARTLY if failed else FAILS
-    about = f"p >= 0.5 with alpha > 0.25 diverges or falls under 98 %, {objective}"
-    return Finding(about, numbers, verdict)
+    """Hold "for p >= 0.5, alpha > 0.25 led the model to diverge or to a low accuracy".
+
+    A low accuracy counts where a smaller alpha has a high one: else the runs were too short.
+    """
+    about = f"p >= 0.5 with alpha > 0.25 diverges or falls under {KEPT:.0%}, {objective}"
+    grid = [g for g in _grid(runs) if g.cell.p >= 0.5]
+    failed: list[bool] = []
+    for group in (g for g in grid if g.cell.alpha > 0.25):
+        others = [g for g in grid if g.cell.p == group.cell.p and g.cell.alpha <= 0.25]
+        if group.kept or not group.finished or any(g.kept for g in others):
+            failed.append(not group.kept)
+    numbers = "; ".join(f"{_name(g)}: {g.told()}" for g in grid)
+    if not failed:
+        return Finding(about, numbers, OPEN)
+    return Finding(about, numbers, HOLDS if all(failed) else PARTLY if any(failed) else FAILS)
 
 
 def eta_matters_less(objective: str, runs: list[Group]) -> Finding:
@@ -138,29 +149,27 @@ def eta_matters_less(objective: str, runs: list[Group]) -> Finding:
 
 
 def accuracy(objective: str, runs: list[Group]) -> Finding:
-    """Hold "higher than 98 % validation accuracy"."""
+    """Hold "higher than 98 % validation accuracy"; on MNIST, that is."""
     grid = _grid(runs)
     kept = sum(g.kept for g in grid)
     highest = max((g.accuracy for g in grid if g.finished), default=float("nan"))
     numbers = f"{kept} of {len(grid)} cells of the grid, all seeds; highest {highest:.2%}"
-    verdict = HOLDS if kept else FAILS
+    verdict = HOLDS if kept else FAILS if runs[0].data == "mnist" else OPEN
     return Finding(f"more than {KEPT:.0%} accuracy can be had, {objective}", numbers, verdict)
 
 
-def floor(curves: list[Curve]) -> list[Finding]:
+def floor(objective: str, runs: list[Group]) -> list[Finding]:
     """Say whether values of phi appear that no phi can have."""
-    under = under_the_floor(curves)
-    if under is None:
-        return []
-    limit = OBJECTIVES["authors"].floor
+    under = under_the_floor(runs)
+    limit = f"{OBJECTIVES[objective].floor:.5g}"
     return [
         Finding(
-            f"the authors' rule lets values under {limit:.4f} pass, which phi cannot have",
+            f"the authors' rule lets values under {limit} pass, which phi cannot have, {objective}",
             f"{under.authors} of {under.looks} looks, the lowest {under.lowest_authors:.4f}",
             "they appear" if under.authors else "none appeared",
         ),
         Finding(
-            f"the certified evaluation has no value under {limit:.4f}",
+            f"the certified evaluation has no value under {limit}, {objective}",
             f"{under.certified} of {under.looks} looks, the lowest {under.lowest:.4f}",
             HOLDS if not under.certified else FAILS,
         ),
@@ -171,9 +180,9 @@ def _grid(runs: list[Group]) -> list[Group]:
     return [g for g in runs if g.cell.alpha in GRID and g.cell.eta == ETA]
 
 
-def _lowest(runs: list[Group], p: float) -> Group | None:
+def _lowest(runs: list[Group], p: float, *, filtered: bool = True) -> Group | None:
     mine = [g for g in runs if g.cell.p == p and g.cell.eta == ETA and g.finished]
-    kept = [g for g in mine if g.kept] or mine
+    kept = [g for g in mine if g.kept and filtered] or mine
     return min(kept, key=lambda g: g.end, default=None)
 
 

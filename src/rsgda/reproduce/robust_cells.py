@@ -51,6 +51,7 @@ class Curve:
 
     Attributes:
         cell: what was run.
+        data: the name of the images.
         status: how it ended.
         looks: by name. `gradients`, `epoch`; `objective` (F at the adversaries that training
             keeps); `phi`, `gap` (of the rows that are certified), `certified` (their share),
@@ -61,6 +62,7 @@ class Curve:
     """
 
     cell: Cell
+    data: str
     status: str
     looks: dict[str, np.ndarray]
     seconds: float
@@ -102,7 +104,7 @@ class Cells:
         checkpoint = None if kept is None else kept.with_suffix("")
         began = time.perf_counter()
         status, looks = self._train(cell, checkpoint, tell)
-        curve = Curve(cell, status, looks, time.perf_counter() - began)
+        curve = Curve(cell, self.scale.data, status, looks, time.perf_counter() - began)
         if kept is not None and checkpoint is not None:
             kept.parent.mkdir(parents=True, exist_ok=True)
             columns = {name: column.tolist() for name, column in looks.items()}
@@ -247,6 +249,6 @@ def _read(kept: Path, cell: Cell, settings: dict[str, Any]) -> Curve | None:
         if content["settings"] != settings:
             return None
         looks = {name: np.asarray(column, float) for name, column in content["looks"].items()}
-        return Curve(cell, content["status"], looks, float(content["seconds"]))
+        return Curve(cell, settings["data"], content["status"], looks, float(content["seconds"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -45,7 +45,7 @@ def draw_fig2(curves: list[Curve], shown: list[Cell], caption: str) -> tuple[byt
     figure, panels = _panels(len(objectives), 4)
     for row, objective in zip(panels, objectives, strict=True):
         mine = groups(curves, objective=objective)
-        best = [group for group in mine if group.cell in shown]
+        best = sorted((g for g in mine if g.cell in shown), key=lambda g: g.cell.p)
         for group in best:
             draw_phi(row[0], group, **_style(group.cell))
         row[0].legend(frameon=False, fontsize="small", loc="upper right")
@@ -55,9 +55,9 @@ def draw_fig2(curves: list[Curve], shown: list[Cell], caption: str) -> tuple[byt
         draw_accuracies(row[1], best)
         draw_ends(row[2], mine)
         draw_rule(row[3], mine, OBJECTIVES[objective].floor)
-    titles = ("φ, each p at its best α", "validation accuracy", "φ at the end, all α")
-    for panel, title in zip(panels[0], (*titles, "φ by the authors' rule"), strict=True):
-        panel.set_title(title, fontsize="medium", loc="left")
+        titles = ("φ, each p at its best α", "validation accuracy, %", "φ at the end, all α")
+        for panel, title in zip(row, (*titles, "φ by the authors' rule"), strict=True):
+            panel.set_title(title, fontsize="medium", loc="left")
     figure.suptitle("Figure 2: what α and p do, robust classification with RSGDA")
     return _finished(figure, caption)
 
@@ -129,8 +129,8 @@ def draw_ends(panel: Axes, runs: Sequence[Group]) -> None:
         panel.plot(lost, [0.97] * len(lost), "x", color=colour, transform=top, markersize=8)
     panel.set_xlabel("α")
     panel.annotate(
-        "full: over 98 %   hollow: below   ×: diverged", (0, 1.0), xycoords="axes fraction",
-        va="bottom", fontsize="x-small", color=GREY,
+        f"full: over {KEPT:.0%}\nhollow: below\n×: diverged", (0.98, 0.9), va="top", ha="right",
+        xycoords="axes fraction", fontsize="x-small", color=GREY,
     )  # fmt: skip
     tidy(panel)
 
@@ -146,12 +146,11 @@ def draw_rule(panel: Axes, runs: Sequence[Group], floor: float) -> None:
     panel.plot(ours[under], theirs[under], ".", color=COLOURS[1], markersize=6)
     ends = [np.nanmin(ours), np.nanmax(ours)]
     panel.plot(ends, ends, color=GREY, linewidth=0.8)
-    if floor > 0:
-        panel.axhline(floor, color=COLOURS[1], linewidth=0.8, linestyle=":")
-        panel.annotate(
-            f"no φ can be below {floor:.4f}", (1, floor), xycoords=("axes fraction", "data"),
-            ha="right", va="top", fontsize="x-small", color=COLOURS[1],
-        )  # fmt: skip
+    panel.axhline(floor, color=COLOURS[1], linewidth=0.8, linestyle=":")
+    panel.annotate(
+        f"no φ can be below {floor:.5g}", (0.98, floor), xycoords=("axes fraction", "data"),
+        ha="right", va="bottom", fontsize="x-small", color=COLOURS[1],
+    )  # fmt: skip
     panel.set_xlabel("φ, maximised")
     panel.set_ylabel("φ, by the authors' rule", fontsize="small")
     tidy(panel)

@@ -53,6 +53,11 @@ class Group(NamedTuple):
         return low.min(axis=0), high.max(axis=0)
 
     @property
+    def data(self) -> str:
+        """What it was trained on."""
+        return self.curves[0].data
+
+    @property
     def end(self) -> float:
         """The mean of phi over seeds at the last look."""
         return float(self.phi[-1])
@@ -130,7 +135,7 @@ def summary_csv(curves: list[Curve]) -> bytes:
 
 
 class Under(NamedTuple):
-    """Looks at the authors' objective with values that no phi can have.
+    """Looks at an objective with values that no phi can have.
 
     Attributes:
         looks: how many there were.
@@ -147,23 +152,19 @@ class Under(NamedTuple):
     lowest: float
 
 
-def under_the_floor(curves: list[Curve]) -> Under | None:
-    """Count them; None where the authors' objective was not run."""
-    mine = [curve.looks for curve in curves if curve.cell.objective == "authors"]
-    if not mine:
-        return None
-    ours = np.concatenate([looks["phi"] for looks in mine])
-    theirs = np.concatenate([looks["authors"] for looks in mine])
-    # What is not finite is under no floor, but no value either.
-    finite = theirs[np.isfinite(theirs)]
+def under_the_floor(runs: list[Group]) -> Under:
+    """Count them; what is not finite is under no floor, but no value either."""
+    found = [curve.looks for group in runs for curve in group.curves]
+    ours, theirs = (np.concatenate([looks[name] for looks in found]) for name in ("phi", "authors"))
+    ours, theirs = ours[np.isfinite(ours)], theirs[np.isfinite(theirs)]
     # Float32 rounds a mean of values at the floor a little to either side of it.
-    limit = OBJECTIVES["authors"].floor - 1e-5
+    limit = OBJECTIVES[runs[0].cell.objective].floor - 1e-5
     return Under(
         looks=len(ours),
-        authors=int(np.sum(finite < limit)),
+        authors=int(np.sum(theirs < limit)),
         certified=int(np.sum(ours < limit)),
-        lowest_authors=float(np.min(finite, initial=np.inf)),
-        lowest=float(ours.min()),
+        lowest_authors=float(np.min(theirs, initial=np.inf)),
+        lowest=float(np.min(ours, initial=np.inf)),
     )
 
 
