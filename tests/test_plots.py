@@ -3,6 +3,7 @@
 import io
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -143,9 +144,70 @@ def test_overview_has_both():
     assert len(plots.overview(plans()).axes) == 1
 
 
+def inner(gamma, phi, share=1.0, rho_hat=0.1):
+    return types.SimpleNamespace(
+        gamma=gamma, phi=phi, gap=0.01, share=share, rho_hat=rho_hat, attained=phi + gamma * rho_hat
+    )
+
+
+def certificate(*several, rho=0.5):
+    return types.SimpleNamespace(rho=rho, inner=several, clean=0.4, n=30)
+
+
+def test_a_certificate_is_drawn_at_its_best_gamma():
+    found = certificate(inner(1.0, 0.8, rho_hat=0.3), inner(5.0, 0.5, rho_hat=0.02))
+    attack = types.SimpleNamespace(cost=np.array([0.0, 0.2]), reached=np.array([0.4, 0.9]))
+    (axes,) = plots.certificate(found, attack).axes
+    rho, proof = line(axes, "certified: at most this\n(the best of 2 γ)").get_data()
+    np.testing.assert_allclose(proof, np.minimum(rho + 0.81, 5 * rho + 0.51))
+    assert (rho[0], rho[-1]) == (0, 0.5)
+    np.testing.assert_allclose(
+        line(axes, "strongest attack found").get_ydata(), 0.4 + 2.5 * np.minimum(rho, 0.2)
+    )
+    (dots,) = [item for item in axes.lines if item.get_marker() == "o"]
+    np.testing.assert_allclose(np.transpose(dots.get_data()), [(0.3, 1.1), (0.02, 0.6)])
+    assert not [item for item in axes.lines if "estimate" in item.get_label()]
+    assert any("not moved: 0.4" in text.get_text() for text in axes.texts)
+
+
+def test_an_estimate_is_no_certificate():
+    found = certificate(inner(1.0, 0.4, share=0.9999), inner(500.0, 0.5, rho_hat=9.0), rho=[0.0, 1])
+    (axes,) = plots.certificate(found).axes
+    rho, proof = line(axes, "certified: at most this\n(the best of 2 γ)").get_data()
+    np.testing.assert_allclose(proof, 500 * rho + 0.51)
+    estimate = line(axes, "estimate: certified for\n99.9 % of the samples")
+    assert estimate.get_linestyle() == "--"
+    np.testing.assert_allclose(estimate.get_ydata(), rho + 0.41)
+    # What matters is not squeezed by a proof that says little.
+    assert axes.get_ylim()[1] < 2
+    (axes,) = plots.certificate(certificate(inner(1.0, 0.4, share=0.25))).axes
+    labels = [item.get_label() for item in axes.lines]
+    assert not any(label.startswith("certified") for label in labels)
+    assert any("25 %" in label for label in labels)
+
+
+def curve(norm="l2", accuracy=(0.2, 0.9)):
+    return types.SimpleNamespace(radii=[1.0, 0.0], accuracy=accuracy, norm=norm, n=1234)
+
+
+def test_robust_accuracies_are_side_by_side():
+    (axes,) = plots.robustness({"robust": curve(), "plain": curve(accuracy=(0.1, 0.95))}).axes
+    np.testing.assert_allclose(line(axes, "robust").get_data(), [(0.0, 1.0), (90, 20)])
+    np.testing.assert_allclose(line(axes, "plain").get_data(), [(0.0, 1.0), (95, 10)])
+    assert axes.get_xlabel() == "radius of the attack, L2"
+    assert "1,234" in axes.get_title("left")
+    (axes,) = plots.robustness(curve("linf")).axes
+    assert axes.get_xlabel() == "radius of the attack, L∞"
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
+        (lambda: plots.certificate(3), "`certificate` must be what robust.certificate"),
+        (lambda: plots.certificate(certificate(inner(1.0, 1.0)), 3), "`attack` must be what"),
+        (lambda: plots.robustness(3), "must be what robust.robustness returned"),
+        (lambda: plots.robustness({}), "`curves` must hold curves of one norm, got none"),
+        (lambda: plots.robustness({"a": curve(), "b": curve("linf")}), "of one norm"),
         (lambda: plots.bounds([]), "`plans` must hold at least one"),
         (lambda: plots.bounds([3]), "`plans` must hold plans"),
         (lambda: plots.bounds(3), "`plans` must be a list"),

@@ -165,7 +165,7 @@ class Found(NamedTuple):
 
 def maximise(F: Whole, theta: PyTree, v: PyTree, numbers: Numbers, key: Array) -> Found:
     """Maximise F over v, as `phi` does; may be compiled and mapped. Trees are frozen."""
-    search_all = _search_rows if F.problem.separable else _search_whole
+    search_all = search_rows if F.problem.separable else _search_whole
     best, count = search_all(F, F.prepared(theta), v, numbers, key)
     _, slope = F.slope_theta(theta, best.v)
     sound = jnp.isfinite(best.gap)
@@ -202,7 +202,7 @@ def _search_whole(
     return search(function, v, numbers, key, points=POINTS, steps=STEPS), 1
 
 
-def _search_rows(
+def search_rows(
     F: Whole, prepared: PyTree, v: PyTree, numbers: Numbers, key: Array
 ) -> tuple[Best, int]:
     """Search for the maximum of each row by itself, many side by side."""

@@ -1,4 +1,4 @@
-"""Figures of plans: what they guarantee against time, and what p costs.
+"""Figures: of plans what they guarantee against time and what p costs, of networks robustness.
 
 Each function returns a `matplotlib.figure.Figure`, which `figure.savefig("name.png")` writes and a
 notebook shows. Nothing global is touched, `pyplot` included.
@@ -89,6 +89,58 @@ def overview(plans: Plans, best: BestP | None = None, ks: Any = None) -> Figure:
     left, right = figure.subplots(1, 2, width_ratios=(1.75, 1))
     draw_bounds(left, _named(plans), ks)
     draw_cost(right, _best(best))
+    return figure
+
+
+def certificate(certificate: Any, attack: Any = None) -> Figure:
+    r"""Draw a certified loss against the transport budget.
+
+    The certified loss is a solid line; where a smaller gamma that is not certified for all samples
+    would give less, that estimate is dashed. A dot marks, for each gamma, the mean squared distance
+    $\hat\rho$ of the maximisers, at which the loss is attained.
+
+    Args:
+        certificate: what `robust.certificate` returned.
+        attack: what `robust.transport_attack` found on the same network and samples, or None.
+
+    >>> import jax, rsgda
+    >>> X, y = jax.random.normal(jax.random.key(0), (20, 3), "float32"), [0, 1] * 10
+    >>> network = rsgda.robust.mlp((3, 8, 2), key=jax.random.key(1))
+    >>> figure = certificate(rsgda.robust.certificate(network, X, y, 0.1, gamma=[1.0, 2.0]))
+    >>> figure.axes[0].get_ylabel()
+    'mean loss'
+    """
+    _with("certificate", certificate, "robust.certificate", ("rho", "inner", "clean", "n"))
+    if attack is not None:
+        _with("attack", attack, "robust.transport_attack", ("cost", "reached"))
+    figure = Figure(figsize=(8.5, 4.5), layout="constrained")
+    draw_certificate(figure.subplots(), certificate, attack)
+    return figure
+
+
+def robustness(curves: Any) -> Figure:
+    """Draw the accuracy of networks under attacks of growing radius side by side.
+
+    Args:
+        curves: what `robust.robustness` returned, or several by their names.
+
+    >>> import jax, rsgda
+    >>> X, y = jax.random.normal(jax.random.key(0), (20, 3), "float32"), [0, 1] * 10
+    >>> network = rsgda.robust.mlp((3, 8, 2), key=jax.random.key(1))
+    >>> found = rsgda.robust.robustness(network, X, y, [0.0, 0.5], key=jax.random.key(2))
+    >>> robustness({"a network": found}).axes[0].get_xlabel()
+    'radius of the attack, L2'
+    """
+    curves = curves if isinstance(curves, Mapping) else {"accuracy": curves}
+    for name, curve in curves.items():
+        where = f"curves[{name!r}]"
+        _with(where, curve, "robust.robustness", ("radii", "accuracy", "norm", "n"))
+    norms = {curve.norm for curve in curves.values()}
+    if len(norms) != 1:
+        found = f"of the norms {sorted(norms)}" if norms else "none"
+        raise ValueError(f"`curves` must hold curves of one norm, got {found}.")
+    figure = Figure(figsize=(6, 4.5), layout="constrained")
+    draw_robustness(figure.subplots(), curves)
     return figure
 
 
@@ -191,6 +243,93 @@ def draw_cost(axes: Axes, best: BestP) -> None:
     tidy(axes)
 
 
+def draw_certificate(axes: Axes, certificate: Any, attack: Any = None) -> None:
+    """Draw a certificate into axes that are there already."""
+    inner = certificate.inner
+    end = float(np.max(certificate.rho)) or max(at.rho_hat for at in inner) or 1.0
+    seen = [at for at in inner if at.rho_hat <= end]
+    rho = np.unique([*np.linspace(0, end, POINTS), *(at.rho_hat for at in seen)])
+    bounds = np.stack([at.gamma * rho + at.phi + at.gap for at in inner])
+    shares = np.array([at.share for at in inner])
+    proof = np.min(np.where(shares[:, None] == 1, bounds, np.inf), axis=0)
+    best = np.argmin(bounds, axis=0)
+    reached = None if attack is None else np.interp(rho, attack.cost, attack.reached)
+    of = "" if len(inner) == 1 else f"\n(the best of {len(inner)} γ)"
+    if np.all(np.isfinite(proof)):
+        axes.plot(rho, proof, color=COLOURS[0], linewidth=2, label=f"certified: at most this{of}")
+        if reached is not None:
+            words = "the worst case is in between"
+            axes.fill_between(rho, reached, proof, color=COLOURS[4], alpha=0.15, lw=0, label=words)
+    guessed = shares[best] < 1
+    if np.any(guessed):
+        # Rounded down: what is left out of a certificate is not rounded away.
+        least, most = np.floor(1000 * np.sort(shares[best][guessed])[[0, -1]]) / 10
+        part = f"{least:g} %" if least == most else f"{least:g} to {most:g} %"
+        label = f"estimate: certified for\n{part} of the samples"
+        line = np.where(guessed, np.min(bounds, axis=0), np.nan)
+        axes.plot(rho, line, color=COLOURS[0], linestyle=DASHES[1], linewidth=2, label=label)
+    if reached is not None:
+        label = "strongest attack found"
+        axes.plot(rho, reached, color=COLOURS[1], linewidth=2, label=label)
+    axes.axhline(certificate.clean, color=GREY, linewidth=1, linestyle=(0, (1, 2)), zorder=1)
+    axes.annotate(
+        f"not moved: {certificate.clean:.3g}",
+        (0.99, certificate.clean),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, 3),
+        textcoords="offset points",
+        ha="right",
+        color=GREY,
+        fontsize="small",
+    )
+    if seen:
+        axes.plot(
+            [at.rho_hat for at in seen],
+            [at.attained for at in seen],
+            "o",
+            color=COLOURS[6],
+            markersize=6,
+            zorder=4,
+            label="attained: all samples at their\nmaximisers (ρ̂), one γ a dot",
+        )
+    axes.set_xlim(0, end)
+    # A proof that needs a large gamma may be far above all else.
+    top = max(np.max(bounds.min(axis=0)), -np.inf if reached is None else np.max(reached))
+    room = 0.08 * (top - certificate.clean)
+    axes.set_ylim(certificate.clean - room, top + room)
+    axes.set_xlabel("ρ, mean squared distance that the samples may be moved")
+    axes.set_ylabel("mean loss")
+    title = f"What the loss on {certificate.n:,} samples can be when they are moved"
+    axes.set_title(title, loc="left", fontsize="medium")
+    tidy(axes)
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")
+
+
+def draw_robustness(axes: Axes, curves: Mapping[str, Any]) -> None:
+    """Draw robust accuracies into axes that are there already."""
+    for i, (name, curve) in enumerate(curves.items()):
+        order = np.argsort(curve.radii)
+        axes.plot(
+            np.asarray(curve.radii)[order],
+            100 * np.asarray(curve.accuracy)[order],
+            color=COLOURS[i % len(COLOURS)],
+            linestyle=DASHES[i // len(COLOURS) % len(DASHES)],
+            marker="o",
+            markersize=4,
+            label=name,
+        )
+    first = next(iter(curves.values()))
+    axes.set(ylim=(0, 102), xlim=(0, None))
+    norm = {"l2": "L2", "linf": "L∞"}.get(first.norm, first.norm)
+    axes.set_xlabel(f"radius of the attack, {norm}")
+    axes.set_ylabel("still classified rightly, %")
+    title = f"Accuracy on {first.n:,} samples under attack"
+    axes.set_title(title, loc="left", fontsize="medium")
+    tidy(axes)
+    if len(curves) > 1:
+        axes.legend(frameon=False)
+
+
 def saved(figure: Figure, kind: str) -> bytes:
     """Return a figure as a file, with no date inside: equal numbers give equal files."""
     buffer = io.BytesIO()
@@ -235,3 +374,9 @@ def _best(best: Any) -> BestP:
     if not isinstance(best, BestP):
         raise ValueError(f"`best` must be what theory.best_p returned, got {best!r}.")
     return best
+
+
+def _with(name: str, value: Any, maker: str, attributes: tuple[str, ...]) -> None:
+    """Refuse what has not the attributes that are drawn."""
+    if not all(hasattr(value, attribute) for attribute in attributes):
+        raise ValueError(f"`{name}` must be what {maker} returned, got {value!r}.")

@@ -16,10 +16,11 @@ TOLERANCE = 1e-4  # of the sum of |g_j|^2 over n^2
 
 
 class Estimate(NamedTuple):
-    """What they report as phi, and the mean of |g_j|^2 there."""
+    """What they report as phi, the mean of |g_j|^2 there, and where that is."""
 
     value: float
     slope: float
+    v: Array
 
 
 def authors_phi(problem: Problem, theta: PyTree, v: Array, *, n: int, batch_size: int) -> Estimate:
@@ -37,14 +38,14 @@ def authors_phi(problem: Problem, theta: PyTree, v: Array, *, n: int, batch_size
         n: the number of training samples.
         batch_size: b.
     """
-    value, slope = _estimate(problem, theta, v, TOLERANCE * n, STEP / batch_size)
-    return Estimate(float(value), float(slope))
+    value, slope, v = _estimate(problem, theta, v, TOLERANCE * n, STEP / batch_size)
+    return Estimate(float(value), float(slope), v)
 
 
 @jax.jit
 def _estimate(
     problem: Problem, theta: PyTree, v: Array, enough: float, step: float
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, Array]:
     rows = v.shape[0]
 
     def slope(v: Array) -> tuple[Array, Array]:
@@ -68,4 +69,4 @@ def _estimate(
     v, seen, _ = lax.while_loop(
         unfinished, look, (v, jnp.full((), jnp.inf, v.dtype), jnp.zeros((), jnp.int32))
     )
-    return slope(v)[0], seen
+    return slope(v)[0], seen, v

@@ -27,7 +27,7 @@ def draw_fig1(curves: list[Curve], caption: str) -> tuple[bytes, bytes]:
         for panel, m in zip(row, loops, strict=False):
             pair = groups(curves, objective=objective, p=1 / (m + 1))
             for group in pair:
-                draw_phi(panel, group, **_style(group.cell))
+                draw_phi(panel, group)
             panel.set_title(f"m = {m}, p = 1/{m + 1}", fontsize="medium", loc="left")
             panel.legend(frameon=False, fontsize="small", loc="upper right")
             tell_share(panel, pair)
@@ -47,7 +47,7 @@ def draw_fig2(curves: list[Curve], shown: list[Cell], caption: str) -> tuple[byt
         mine = groups(curves, objective=objective)
         best = sorted((g for g in mine if g.cell in shown), key=lambda g: g.cell.p)
         for group in best:
-            draw_phi(row[0], group, **_style(group.cell))
+            draw_phi(row[0], group)
         row[0].legend(frameon=False, fontsize="small", loc="upper right")
         row[0].set_ylabel(f"φ(θ)\n{OBJECTIVES[objective].title}", fontsize="small")
         tell_share(row[0], best)
@@ -62,9 +62,9 @@ def draw_fig2(curves: list[Curve], shown: list[Cell], caption: str) -> tuple[byt
     return _finished(figure, caption)
 
 
-def draw_phi(panel: Axes, group: Group, **style: Any) -> None:
+def draw_phi(panel: Axes, group: Group) -> None:
     """Draw phi over epochs: the mean over seeds, and a band of all that it can be."""
-    low, high = group.band
+    (low, high), style = group.band, _style(group.cell)
     panel.plot(group.epoch, group.phi, linewidth=1.8, **style)
     panel.fill_between(group.epoch, low, high, color=style["color"], alpha=0.18, linewidth=0)
     if not group.finished:

@@ -60,12 +60,13 @@ def wrm(
         `(problem, theta, v)`, ready for `rsgda.solve`.
 
     >>> import jax, rsgda
-    >>> X, y = jax.random.normal(jax.random.key(0), (50, 3)), jnp.arange(50) % 2
+    >>> X = jax.random.normal(jax.random.key(0), (50, 3), "float32")
+    >>> y = jnp.arange(50) % 2
     >>> network = rsgda.robust.mlp((3, 8, 2), key=jax.random.key(1))
     >>> problem, theta, v = wrm(network, X, y, gamma=1.3, batch_size=20)
     >>> algorithm = rsgda.RSGDA(p=0.25, alpha=0.3, eta=10.0)
     >>> rsgda.solve(problem, algorithm, theta, v, key=jax.random.key(2), steps=100).status
-    <Status.FINISHED: 'finished'>
+    <Status.FINISHED: 'all steps were done'>
 
     Source: Section 5.1 of the paper; `per_batch` is Sinha, Namkoong and Duchi (2018).
     """

@@ -1,0 +1,266 @@
+"""Certificates against dense grids, a linear program over distributions, and attacks."""
+
+import functools
+import warnings
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+import scipy.optimize
+
+from rsgda import robust
+from rsgda.inner import ConcavityWarning
+from rsgda.robust.budget import _spent
+
+N, CLASSES, BOX = 11, 3, (-1.5, 1.25)
+X = np.random.default_rng(0).uniform(-1, 1, size=(N, 2)) * [1.0, 0.7]
+Y = np.random.default_rng(1).integers(CLASSES, size=N)
+GAMMAS = np.geomspace(0.3, 30, 25)
+RHO = np.array([0.3, 0.0, 0.01, 0.08])  # in no order
+
+
+def network(seed=0, steepness=1.0):
+    """A small network; of a steep one the logits are large."""
+    made = robust.mlp((2, 6, CLASSES), key=jr.key(seed))
+    return jax.tree.map(
+        lambda leaf: leaf.astype(float) * steepness if eqx.is_array(leaf) else leaf, made
+    )
+
+
+@eqx.filter_jit
+def logits(made, z):
+    return jax.vmap(made)(z)
+
+
+def losses(made, z, label, smoothing=0.0):
+    """The smoothed cross-entropy in NumPy, at many points, for one label or one each."""
+    a = np.asarray(logits(made, jnp.asarray(z)))
+    target = (1 - smoothing) * np.eye(CLASSES)[label] + smoothing / CLASSES
+    top = a.max(axis=1)
+    return np.log(np.exp(a - top[:, None]).sum(axis=1)) + top - np.sum(a * target, axis=1)
+
+
+def grid(low, high, points):
+    side = np.linspace(low, high, points)
+    return np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+
+
+def apart(points):
+    """Squared distances, samples by points."""
+    return np.sum((X[:, None] - points) ** 2, axis=-1)
+
+
+def weights(made):
+    return [part for layer in made.layers for part in (layer.weight, layer.bias)]
+
+
+@functools.cache
+def certified(seed=0, steepness=1.0, gamma=tuple(GAMMAS), box=None, smoothing=0.0):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConcavityWarning)
+        return robust.certificate(
+            network(seed, steepness), X, Y, RHO, gamma=gamma, box=box,
+            label_smoothing=smoothing, tol=1e-6,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("steepness", "box", "smoothing"), [(1.0, None, 0.0), (1.0, None, 0.3), (1.3, BOX, 0.0)]
+)
+def test_the_inner_maximum_is_that_of_a_dense_grid(steepness, box, smoothing):
+    found = certified(steepness=steepness, box=box, smoothing=smoothing)
+    points = grid(*(box or (-4, 4)), 401)
+    width = points[1, 0] - points[0, 0]
+    on_grid = np.stack([losses(network(0, steepness), points, y, smoothing) for y in Y])
+    for at in found.inner[::4]:
+        best = np.max(on_grid - at.gamma * apart(points), axis=1)
+        known = at.certified
+        assert np.all(best[known] <= (at.values + at.gaps)[known] + 1e-12)
+        # The objective is smooth: the grid misses a quarter of its curvature times width^2.
+        np.testing.assert_allclose(at.values[known], best[known], atol=(at.gamma + 2) * width**2)
+        assert at.gap == pytest.approx(np.mean(np.where(known, at.gaps, 0)))
+        assert at.phi == pytest.approx(np.mean(at.values))
+    assert found.inner[-1].share == 1
+    clean = np.mean(losses(network(0, steepness), X, Y, smoothing))
+    assert found.clean == pytest.approx(clean, rel=1e-12)
+
+
+def worst_case(made, rho, points):
+    """The largest mean loss of a distribution on some points, by linear programming."""
+    cost = apart(points)
+    gain = np.stack([losses(made, points, label) for label in Y])
+    n, k = cost.shape
+    marginals = np.kron(np.eye(n), np.ones(k))
+    solved = scipy.optimize.linprog(
+        -gain.ravel(), A_ub=cost.reshape(1, -1), b_ub=[rho], A_eq=marginals, b_eq=np.full(n, 1 / n)
+    )
+    assert solved.status == 0
+    return -solved.fun
+
+
+def test_no_distribution_is_worse_and_one_is_as_bad():
+    """Strong duality, with the worst case from a solver that knows nothing of it."""
+    found = certified(steepness=1.3, box=BOX)
+    points = np.concatenate([X, grid(*BOX, 31)])
+    for rho, proof, bound, share in zip(RHO, found.proof, found.bound, found.share, strict=True):
+        worst = worst_case(network(0, 1.3), rho, points)
+        assert worst <= proof + 1e-9
+        assert worst > found.clean or rho == 0
+        assert share == 1
+        assert bound == proof
+        # What is left is that gammas and points are some of all.
+        assert proof - worst < 0.02 * (1 + 5 * (rho > 0)) * worst
+
+
+def test_of_several_gammas_the_best_is_taken():
+    found = certified()
+    table = np.array([[at.gamma * rho + at.phi + at.gap for at in found.inner] for rho in RHO])
+    np.testing.assert_allclose(found.bound, table.min(axis=1), rtol=1e-12)
+    np.testing.assert_array_equal(found.gamma, [found.inner[i].gamma for i in table.argmin(axis=1)])
+    assert found.gamma[np.argmax(RHO)] < found.gamma[np.argmin(RHO)]
+    for at in found.inner:
+        alone = certified(gamma=(at.gamma,)) if at is found.inner[3] else None
+        if alone is not None:
+            np.testing.assert_allclose(alone.bound, at.gamma * RHO + at.phi + at.gap, rtol=1e-12)
+    assert np.all(np.diff(found.bound[np.argsort(RHO)]) > 0)
+
+
+def test_it_is_tight_where_the_maximisers_are():
+    """At rho_hat moving every sample to its maximiser attains the bound."""
+    made, at = network(), certified().inner[8]
+    assert at.share == 1
+    moved = robust.wrm_attack(made, X, Y, gamma=at.gamma, key=jr.key(0), steps=300)
+    cost = np.mean(np.sum((np.asarray(moved) - X) ** 2, axis=1))
+    reached = np.mean(losses(made, moved, Y))
+    assert cost == pytest.approx(at.rho_hat, rel=1e-2)
+    assert reached == pytest.approx(at.attained, rel=1e-3)
+    assert at.gamma * at.rho_hat + at.phi == pytest.approx(at.attained, rel=1e-12)
+    attack = robust.transport_attack(
+        made, X, Y, at.rho_hat, key=jr.key(0), gammas=[at.gamma, at.gamma / 1.05], steps=300
+    )
+    bound = at.gamma * at.rho_hat + at.phi + at.gap
+    assert bound - 1e-3 * (bound - attack.clean) < attack.loss <= bound
+
+
+@pytest.mark.parametrize(
+    ("seed", "steepness", "box"),
+    [(0, 1.0, None), (0, 1.3, BOX), (1, 1.6, None), (2, 3.0, None), (3, 6.0, None), (4, 2.0, BOX)],
+)
+def test_no_attack_exceeds_it(seed, steepness, box):
+    """The curve where all samples are certified, and each certified sample by itself."""
+    made, found = network(seed, steepness), certified(seed, steepness, box=box)
+    key = jr.key(7)
+    attack = robust.transport_attack(
+        made, X, Y, RHO, key=key, gammas=GAMMAS[::4], radii=[0.1, 0.4, 1.2], box=box, restarts=2
+    )
+    assert np.all(attack.loss <= found.proof + 1e-12)
+    assert np.all(attack.loss >= found.clean - 1e-12)
+    tried = [
+        robust.pgd(made, X, Y, radius=radius, key=key, norm=norm, box=box, restarts=2)
+        for norm, radius in [("l2", 0.1), ("l2", 0.5), ("l2", 1.5), ("l2", 4.0), ("linf", 0.4)]
+    ]
+    tried += [robust.wrm_attack(made, X, Y, gamma=g, key=key, box=box) for g in (0.1, 1.0, 9.0)]
+    for z in map(np.asarray, tried):
+        each = losses(made, z, Y)
+        moved = np.sum((z - X) ** 2, axis=1)
+        for at in found.inner:
+            over = each - at.gamma * moved - (at.values + at.gaps)
+            assert np.all(over[at.certified] <= 1e-10)
+
+
+def test_the_share_is_said_where_gamma_is_too_small():
+    """For some labels the objective is not concave; a grid knows for which."""
+    steep = 2.0
+    found = certified(3, steep)
+    shares = np.array([at.share for at in found.inner])
+    assert np.any((shares > 0) & (shares < 1))
+    points = grid(-4, 4, 401)
+    on_grid = np.stack([losses(network(3, steep), points, y) for y in Y])
+    assert np.all(np.diff(shares) >= 0)
+    for at in found.inner[:9]:
+        value = on_grid - at.gamma * apart(points)
+        side = value.reshape(N, 401, 401)
+        # Concave along an axis everywhere: what a certificate takes for granted.
+        bent = np.any(np.diff(side, 2, axis=1) > 1e-9, axis=(1, 2))
+        bent |= np.any(np.diff(side, 2, axis=2) > 1e-9, axis=(1, 2))
+        assert np.all(value.max(axis=1)[at.certified] <= (at.values + at.gaps)[at.certified] + 1e-9)
+        assert np.all(at.certified[~bent])
+        assert at.rest == pytest.approx(np.mean(np.where(at.certified, 0, at.values)))
+    low = certified(3, steep, gamma=(float(GAMMAS[0]),))
+    assert np.all(low.share < 1)
+    assert np.all(np.isinf(low.proof))
+    assert f"{low.inner[0].share:.4g} of the samples" in low.message
+    assert "estimate" in low.message
+    assert "estimate" not in certified(gamma=(float(GAMMAS[-1]),)).message
+
+
+def test_a_maximum_beyond_a_far_boundary_is_not_missed():
+    """The loss is zero around most samples, where all looks concave, and steep from x_0 = 1 on."""
+    confident = eqx.tree_at(
+        weights,
+        network(),
+        [
+            jnp.zeros((6, 2)).at[0, 0].set(1.0),
+            jnp.asarray(np.full(6, 50.0)),  # x_0 + 50, where ELU is linear
+            jnp.zeros((3, 6)).at[0, 0].set(-40.0),
+            jnp.array([40.0 * 51, 0.0, -100.0]),
+        ],
+    )
+    labels = np.zeros(N, int)
+    np.testing.assert_allclose(
+        losses(confident, X, 0), np.logaddexp(0, 40 * (X[:, 0] - 1)), atol=1e-10
+    )
+    assert np.median(losses(confident, X, 0)) < 1e-8
+    with pytest.warns(ConcavityWarning, match="Concavity fails"):
+        found = robust.certificate(confident, X, labels, 0.1, gamma=2.0, tol=1e-6)
+    # Ten further the slope 40 is that of the penalty.
+    exact = 40 * (X[:, 0] + 10 - 1) - 2 * 10**2
+    np.testing.assert_allclose(found.inner[0].values, exact, rtol=1e-6)
+    assert not found.inner[0].certified.any()
+
+
+def test_one_rho_gives_numbers():
+    found = robust.certificate(network(), X, Y, 0.1, gamma=3.0, tol=1e-6)
+    assert np.ndim(found.bound) == np.ndim(found.share) == np.ndim(found.proof) == 0
+    assert (found.n, found.gamma, found.share) == (N, 3.0, 1)
+    assert f"3 rho + {found.inner[0].phi + found.inner[0].gap:.6g}" in found.message
+
+
+def test_budgets_are_spent_as_a_linear_program_would():
+    rng = np.random.default_rng(3)
+    costs, gains = rng.uniform(0, 1, size=(6, 5)), rng.normal(size=(6, 5))
+    costs[0] = 0
+    costs[3, 2], gains[4, 1] = costs[4, 2], gains[0, 1]
+    corners = _spent(costs, gains)
+    marginals = np.kron(np.ones(6), np.eye(5))
+    for rho in (0.0, 0.03, 0.2, 0.4, 5.0):
+        solved = scipy.optimize.linprog(
+            -gains.ravel(), A_ub=costs.reshape(1, -1), b_ub=[5 * rho], A_eq=marginals,
+            b_eq=np.ones(5),
+        )  # fmt: skip
+        assert np.interp(rho, *corners) == pytest.approx(-solved.fun / 5, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"rho": -0.1}, "`rho` must hold finite"),
+        ({"rho": []}, "`rho` must hold finite"),
+        ({"rho": "far"}, "`rho` must hold finite"),
+        ({"gamma": 0.0}, "`gamma` must hold positive"),
+        ({"gamma": []}, "`gamma` must hold positive"),
+        ({"gamma": [1.0, np.nan]}, "`gamma` must hold positive"),
+        ({"gamma": "big"}, "`gamma` must hold positive"),
+        ({"tol": 0.0}, "`tol` must be a positive"),
+        ({"box": (0.0, 1.0)}, "`X` must lie in `box`"),
+        ({"y": Y + 2}, "`y` must be from 0 to 2"),
+        ({"loss": "hinge"}, "`loss` must be"),
+    ],
+)
+def test_wrong_input_is_named(change, words):
+    given = {"network": network(), "X": X, "y": Y, "rho": 0.1, "gamma": 1.0, **change}
+    with pytest.raises(ValueError, match=words):
+        robust.certificate(**given)
