@@ -1,0 +1,379 @@
+"""A robust classifier in scikit-learn's terms."""
+
+import dataclasses
+import math
+import os
+import warnings
+from typing import Any
+
+import jax.random as jr
+import numpy as np
+from scipy.special import softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_array, check_random_state, check_X_y
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from rsgda import _checks
+from rsgda._trees import PyTree
+from rsgda.algorithms import RSGDA
+from rsgda.drive.result import Result, Status
+from rsgda.drive.solve import solve
+from rsgda.moves import Step
+from rsgda.robust import classifier_network as made
+from rsgda.robust import classifier_saved, model_file
+from rsgda.robust.certificate import Certificate, certificate
+from rsgda.robust.classifier_fit import Plain, Record, Validated, Validation, length
+from rsgda.robust.losses import Loss, named
+from rsgda.robust.penalty import Range, check_range
+from rsgda.robust.wrm import wrm
+
+ALPHA = 0.1
+FLOAT: Any = np.float32
+
+
+class RobustClassifier(ClassifierMixin, BaseEstimator):
+    r"""A network that classifies well also where its samples have been moved.
+
+    $$ \min_\theta \frac{1}{n} \sum_j \max_{v_j}
+       \ell(f_\theta(v_j), y_j) - \gamma \|v_j - x_j\|^2 $$
+
+    solved by RSGDA (see `rsgda.RSGDA` and `wrm`). It computes in float32, and inputs are taken as
+    they are: gamma is in their units, so put a `StandardScaler` before it where these differ.
+
+    Args:
+        network: "mlp", "cnn", "sinha_cnn", "authors_cnn", "auto" (an MLP for rows, a CNN for
+            images: n × height × width, or × channels), or a function
+            `(shape of a sample, number of classes, key) -> Equinox module`.
+        gamma: the penalty, in the paper's form. Smaller is more robust; infinity is plain
+            training, with the same descents and no adversary.
+        p: the probability of a descent.
+        alpha: theta's step size: a number, a schedule, or an optax transformation. None is 0.1,
+            divided by the mean square of the inputs where that is above one.
+        eta: the adversaries' step size, likewise. None is b / (4 gamma) for minibatches of b: each
+            moves by 1 / (4 gamma) times its gradient, which is stable wherever the problem is
+            concave in it. A number shrinks with a `batch_size` that is clipped, so that each
+            moves as far as it would have.
+        algorithm: another algorithm, such as `rsgda.ESGDA(...)`, in place of p, alpha and eta.
+        loss: "cross_entropy", "double_softmax" or a function, see `wrm`.
+        label_smoothing: from 0 to 1.
+        pixels: (low, high): inputs, given in [0, 1], are first mapped there. gamma, `box` and the
+            rho of a certificate are in the units after that.
+        box: (low, high), the range that adversaries are kept in.
+        per_batch: the adversaries belong to the minibatch, see `wrm`.
+        batch_size: samples in a minibatch, clipped to the number of samples.
+        epochs: of n/b gradients each, with `per_batch` of n/b minibatches. None is 20, and so
+            many more that a small set has 3,000 gradients.
+        early_stopping: set samples aside, stratified by class; keep the weights that have most
+            of them right, and stop when that has not risen at `n_iter_no_change` records.
+        validation_fraction: the share that is set aside.
+        n_iter_no_change: the patience. There is a record each epoch, at most 50 in a run.
+        checkpoint: a folder. A fit that was killed continues from it when called again, and ends
+            as if it had not been; this needs a `random_state` that is a number.
+        progress: show a progress bar.
+        random_state: a number, for fits that agree bit for bit.
+
+    Attributes:
+        classes_: the labels, sorted.
+        coefs_: the network's weights, a list of arrays; `network_` is the network itself.
+        history_: one array per name, an entry for each record: `step`, `descents`, `ascents`,
+            `gradients`, `epoch`, `objective` (what is minimised, at the current adversaries, on at
+            most 4,096 training samples; with `per_batch`, at the samples themselves) and with
+            early stopping `validation_accuracy`.
+        n_iter_: steps of the algorithm.
+        status_: "FINISHED", "STOPPED" (early) or "DIVERGED".
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+    >>> RobustClassifier(random_state=0).fit(X, y).score(X, y) > 0.95
+    True
+
+    Source: Section 5.1 of the paper; the objective is that of Sinha, Namkoong and Duchi (2018).
+    """
+
+    def __init__(
+        self,
+        *,
+        network: Any = "auto",
+        gamma: float = 1.3,
+        p: float = 0.25,
+        alpha: Step | None = None,
+        eta: Step | None = None,
+        algorithm: Any = None,
+        loss: str | Loss = "cross_entropy",
+        label_smoothing: float = 0.0,
+        pixels: Range | None = None,
+        box: Range | None = None,
+        per_batch: bool = False,
+        batch_size: int = 128,
+        epochs: float | None = None,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
+        checkpoint: str | os.PathLike[str] | None = None,
+        progress: bool = False,
+        random_state: Any = 0,
+    ) -> None:
+        self.network = network
+        self.gamma = gamma
+        self.p = p
+        self.alpha = alpha
+        self.eta = eta
+        self.algorithm = algorithm
+        self.loss = loss
+        self.label_smoothing = label_smoothing
+        self.pixels = pixels
+        self.box = box
+        self.per_batch = per_batch
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.checkpoint = checkpoint
+        self.progress = progress
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> "RobustClassifier":
+        """Train the network.
+
+        Args:
+            X: rows, n × features, or images, n × height × width (× channels).
+            y: labels of any kind.
+        """
+        self._check_parameters()
+        X, labels = self._samples(X, y)
+        classes, codes = np.unique(labels, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"`y` must hold at least two classes for a classifier, got one class: {classes}."
+            )
+        random = check_random_state(self.random_state)
+        key_start, key_run = jr.split(jr.key(random.randint(2**31 - 1)))
+        held = None
+        if self.early_stopping:
+            kept, aside = train_test_split(
+                np.arange(len(X)), test_size=self.validation_fraction, stratify=codes,
+                random_state=random,
+            )  # fmt: skip
+            held = Validation.of(X[aside], codes[aside])
+            X, codes = X[kept], codes[kept]
+        name, maker = made.chosen(self.network, X.shape[1:])
+        network = made.build(maker, X.shape[1:], len(classes), key_start)
+        result, epoch = self._solve(network, X, codes, held, key_run)
+        # Only now, so that a fit that fails leaves the last one as it was.
+        self.classes_, self.shape_, self.network_name_ = classes, X.shape[1:], name
+        self._keep(result.theta if held is None else result.state.memory.theta, result, epoch)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the label of each sample."""
+        best = np.argmax(self._logits(X), axis=1)
+        return self.classes_[best]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probability of each class, in the order of `classes_`, for each sample."""
+        return softmax(self._logits(X), axis=1)
+
+    def certificate(
+        self,
+        X: Any,
+        y: Any,
+        rho: Any,
+        *,
+        gamma: Any = None,
+        tol: float = 1e-4,
+        max_gradients: int = 1_000,
+        progress: bool = False,
+    ) -> Certificate:
+        """Bound the loss under every distribution near that of the samples.
+
+        Args:
+            X: samples.
+            y: labels.
+            rho: transport budgets, one or an array: mean squared distances, see `certificate`.
+            gamma: the penalty, or several; None is the classifier's own.
+            tol: the gap to reach for each sample.
+            max_gradients: most gradients for each sample.
+            progress: show it.
+        """
+        check_is_fitted(self)
+        gamma = self.gamma if gamma is None else gamma
+        if np.any(np.isinf(np.asarray(gamma, float))):
+            raise ValueError("`gamma` must be finite for a certificate; give one to this call.")
+        X, labels = self._samples(X, y, reset=False)
+        codes = np.searchsorted(self.classes_, labels).clip(max=len(self.classes_) - 1)
+        if np.any(self.classes_[codes] != labels):
+            raise ValueError(f"`y` must hold labels of {self.classes_}, got {np.unique(labels)}.")
+        return certificate(
+            self.network_, X, codes, rho, gamma=gamma, loss=self.loss,
+            label_smoothing=self.label_smoothing, box=self.box, tol=tol,
+            max_gradients=max_gradients, progress=progress,
+        )  # fmt: skip
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save the fitted classifier as a folder.
+
+        Parameters that are no plain data, such as optax transformations, are saved by name only:
+        the loaded classifier predicts, and refuses to fit until they are set again.
+
+        Args:
+            path: a folder, made if need be; a model that it holds is replaced in one move.
+        """
+        check_is_fitted(self)
+        model_file.write(path, *classifier_saved.described(self))
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], *, network: made.Maker | None = None
+    ) -> "RobustClassifier":
+        """Load a saved classifier; nothing is unpickled or executed.
+
+        Args:
+            path: the folder.
+            network: the function that made the network, where it was a function.
+
+        Raises:
+            ValueError: the folder holds no classifier, one that is damaged, or one of a newer
+                version.
+        """
+        return classifier_saved.restored(cls, path, network)
+
+    @property
+    def network_(self) -> PyTree:
+        """The fitted network, an Equinox module that maps one sample to its logits."""
+        check_is_fitted(self)
+        maker = self.network if self.network_name_ == made.CUSTOM else self.network_name_
+        _, maker = made.chosen(maker, self.shape_)
+        return made.rebuilt(maker, self.shape_, len(self.classes_), self.coefs_)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "coefs_")
+
+    def _logits(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        X, _ = self._samples(X, reset=False)
+        return made.logits(self.network_, X).astype(np.float64)
+
+    def _samples(self, X: Any, y: Any = None, *, reset: bool = True) -> tuple[np.ndarray, Any]:
+        """Return samples as rows or images in float32, and labels."""
+        images = _dimensions(X) > 2 if reset else len(self.shape_) > 1
+        if images:
+            X, y = self._images(X, y, reset)
+        elif y is None and not reset:
+            X = validate_data(self, X, dtype=FLOAT, reset=False)
+        else:
+            X, y = validate_data(self, X, y, dtype=FLOAT, reset=reset)  # pyright: ignore
+        if y is not None:
+            check_classification_targets(y)
+        if self.pixels is not None:
+            low, high = self.pixels
+            if reset and (X.min() < 0 or X.max() > 1):
+                raise ValueError(
+                    f"`X` must lie in [0, 1] where `pixels` is given, got values from {X.min():g} "
+                    f"to {X.max():g}."
+                )
+            X = X * np.float32(high - low) + np.float32(low)
+        return X, y
+
+    def _images(self, X: Any, y: Any, reset: bool) -> tuple[np.ndarray, Any]:
+        if np.asarray(X).dtype.kind in "iub":
+            raise ValueError(
+                f"`X` must be floating where it holds images, got {np.asarray(X).dtype}; scale it "
+                "first, as gamma is in its units (pixels: X / 255)."
+            )
+        if y is None:
+            X = check_array(X, dtype=FLOAT, allow_nd=True, estimator=self, input_name="X")
+        else:
+            X, y = check_X_y(X, y, dtype=FLOAT, allow_nd=True, estimator=self)
+        X = X[..., None] if X.ndim == 3 else X
+        if X.ndim != 4:
+            raise ValueError(
+                f"`X` must be n × features or n × height × width (× channels), got {X.shape}."
+            )
+        if reset:
+            self.n_features_in_ = math.prod(X.shape[1:])
+        elif X.shape[1:] != self.shape_:
+            raise ValueError(f"`X` must hold images of {self.shape_}, got {X.shape[1:]}.")
+        return X, y
+
+    def _check_parameters(self) -> None:
+        if self.gamma != math.inf:
+            _checks.positive("gamma", self.gamma)
+        _checks.whole("batch_size", self.batch_size, 1)
+        _checks.whole("n_iter_no_change", self.n_iter_no_change, 1)
+        _checks.probability("validation_fraction", self.validation_fraction)
+        if self.pixels is not None:
+            check_range("pixels", self.pixels)
+        if isinstance(self.algorithm, str):
+            raise ValueError(
+                f"`algorithm` must be an rsgda algorithm or None, got {self.algorithm!r}."
+            )
+
+    def _solve(
+        self, network: PyTree, X: np.ndarray, codes: np.ndarray, held: Validation | None, key: Any
+    ) -> tuple[Result, float]:
+        """Return the run, and what a step of it is in epochs."""
+        batch_size, plain = min(int(self.batch_size), len(X)), self.gamma == math.inf
+        algorithm = self.algorithm
+        if algorithm is None:
+            alpha = _safe_alpha(X) if self.alpha is None else self.alpha
+            algorithm = RSGDA(p=self.p, alpha=alpha, eta=self._eta(batch_size))
+        if plain:
+            algorithm = Plain.like(algorithm)
+        per_batch = False if plain else self.per_batch
+        size = length(algorithm, self.epochs, len(X), batch_size, per_batch)
+        # Without adversaries nothing is moved, and there is nothing to be penalised.
+        gamma = 1.0 if plain else self.gamma
+        record = Record(named(self.loss), gamma, self.label_smoothing)
+        if held is not None:
+            algorithm = Validated(algorithm=algorithm, every=size.every, validation=held)
+            patience = int(self.n_iter_no_change)
+            record = dataclasses.replace(record, patience=patience, held=held.size)
+        problem, theta, v = wrm(
+            network, X, codes, gamma=gamma, batch_size=batch_size, loss=self.loss, box=self.box,
+            label_smoothing=self.label_smoothing, per_batch=per_batch,
+        )  # fmt: skip
+        result = solve(
+            problem, algorithm, theta, v, key=key, steps=size.steps, every=size.every,
+            record=record, checkpoint=self.checkpoint, progress=self.progress,
+        )  # fmt: skip
+        return result, size.epoch
+
+    def _eta(self, batch_size: int) -> Step:
+        if self.gamma == math.inf:
+            return 1.0
+        if self.eta is None:
+            return batch_size / (4 * self.gamma)
+        number = _checks.host_number(self.eta)
+        return self.eta if number is None else number * batch_size / self.batch_size
+
+    def _keep(self, network: PyTree, result: Result, epoch: float) -> None:
+        """Keep what a fit has found, as arrays and plain data."""
+        self.coefs_ = made.weights(network)
+        history = {name: values for name, values in result.history.items() if name != "stop"}
+        self.history_ = {**history, "epoch": history["step"] * epoch}
+        self.n_iter_ = int(history["step"][-1])
+        self.status_ = result.status.name
+        if result.status is Status.DIVERGED:
+            warnings.warn(
+                f"The fit {result.message} The weights are those of that state.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+
+def _safe_alpha(X: np.ndarray) -> float:
+    """Return a step size for inputs of any scale: the loss is as curved as they are large."""
+    return ALPHA / max(1.0, float(np.mean(np.square(X), dtype=np.float64)))
+
+
+def _dimensions(X: Any) -> int:
+    """Return how many axes samples have; what is no array is for scikit-learn to refuse."""
+    try:
+        return X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim
+    except ValueError:  # rows of different lengths
+        return 2
