@@ -13,6 +13,7 @@ from scipy.stats import binom
 
 from rsgda import Problem
 from rsgda.problem import Batch
+from rsgda.robust import penalty
 
 READING = {
     48: "phi = max_v F is printed as phi = F, F = max; dimensions of l and of v_j are mixed up",
@@ -39,7 +40,7 @@ def factor_per_visit(eta, batch, curvature):
 
 def gamma_of_sinha(eps):
     """Their eps l - |z - x|^2 / 2 in the form l - gamma |z - x|^2."""
-    return 0.5 / eps
+    return penalty(eps=eps).gamma
 
 
 # Losses.

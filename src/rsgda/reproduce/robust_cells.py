@@ -1,11 +1,13 @@
 """Run the cells of Figures 1 and 2, keep what each found, and take up where a run was cut off."""
 
+import contextlib
 import dataclasses
 import functools
 import json
+import logging
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -103,16 +105,19 @@ class Cells:
         settings = self._settings(cell)
         if kept is not None and (curve := _read(kept, cell, settings)) is not None:
             return curve
-        checkpoint = None if kept is None else kept.with_suffix("")
+        # A run of seconds is sooner done again than kept half way.
+        long = self.scale.data == "mnist"
+        checkpoint = kept.with_suffix("") if kept is not None and long else None
         began = time.perf_counter()
         status, looks = self._train(cell, checkpoint, tell)
         curve = Curve(cell, self.scale.data, status, looks, time.perf_counter() - began)
-        if kept is not None and checkpoint is not None:
+        if kept is not None:
             kept.parent.mkdir(parents=True, exist_ok=True)
             columns = {name: column.tolist() for name, column in looks.items()}
             content = {"settings": settings, "status": status, "looks": columns}
             content["seconds"] = round(curve.seconds, 1)
             write_aside(kept, json.dumps(content).encode())
+        if checkpoint is not None:
             # The run itself has n adversaries; what it found is a few numbers.
             shutil.rmtree(checkpoint, ignore_errors=True)
         return curve
@@ -144,17 +149,18 @@ class Cells:
             }
 
         start = look(problem, cell.algorithm().init(problem, theta, v, run_key(cell)))
-        result = solve(
-            problem,
-            cell.algorithm(),
-            theta,
-            v,
-            key=run_key(cell),
-            steps=budget.gradients // cell.cost,
-            record=look,
-            every=budget.every // cell.cost,
-            checkpoint=checkpoint,
-        )
+        with _diverging_is_no_news():
+            result = solve(
+                problem,
+                cell.algorithm(),
+                theta,
+                v,
+                key=run_key(cell),
+                steps=budget.gradients // cell.cost,
+                record=look,
+                every=budget.every // cell.cost,
+                checkpoint=checkpoint,
+            )
         looks = {
             name: np.r_[start[name], np.asarray(result.history[name], float)] for name in start
         }
@@ -193,6 +199,18 @@ class Cells:
             "most": MOST,
         }
         return json.loads(json.dumps(settings))
+
+
+@contextlib.contextmanager
+def _diverging_is_no_news() -> Iterator[None]:
+    """Keep back the driver's warning: that a cell diverges is one of the results."""
+    log = logging.getLogger("rsgda.drive.solve")
+    let_through = lambda record: not record.getMessage().startswith("diverged")  # noqa: E731
+    log.addFilter(let_through)
+    try:
+        yield
+    finally:
+        log.removeFilter(let_through)
 
 
 def looked(subset: Problem, net: PyTree, v: Array, n: int) -> Look:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from rsgda.plots import COLOURS, GREY, saved, tidy
 from rsgda.reproduce.robust_cells import Curve
 from rsgda.reproduce.robust_numbers import Group, groups
-from rsgda.reproduce.robust_setting import BATCH, KEPT, OBJECTIVES, Cell
+from rsgda.reproduce.robust_setting import BATCH, ETA, KEPT, OBJECTIVES, Cell
 
 DASHED = (0, (4, 2))
 COLOUR_OF = dict(zip((0.1, 0.25, 0.5, 0.9), COLOURS, strict=False))
@@ -29,7 +29,7 @@ def draw_fig1(curves: list[Curve], caption: str) -> tuple[bytes, bytes]:
             for group in pair:
                 draw_phi(panel, group)
             panel.set_title(f"m = {m}, p = 1/{m + 1}", fontsize="medium", loc="left")
-            panel.legend(frameon=False, fontsize="small", loc="upper right")
+            panel.legend(framealpha=0.7, edgecolor="none", fontsize="small", loc="upper right")
             tell_share(panel, pair)
             _with_gradients(panel, pair)
         draw_accuracies(row[-1], groups(curves, objective=objective))
@@ -48,7 +48,7 @@ def draw_fig2(curves: list[Curve], shown: list[Cell], caption: str) -> tuple[byt
         best = sorted((g for g in mine if g.cell in shown), key=lambda g: g.cell.p)
         for group in best:
             draw_phi(row[0], group)
-        row[0].legend(frameon=False, fontsize="small", loc="upper right")
+        row[0].legend(framealpha=0.7, edgecolor="none", fontsize="small", loc="upper right")
         row[0].set_ylabel(f"φ(θ)\n{OBJECTIVES[objective].title}", fontsize="small")
         tell_share(row[0], best)
         _with_gradients(row[0], best)
@@ -114,7 +114,8 @@ def draw_accuracies(panel: Axes, runs: Sequence[Group]) -> None:
 def draw_ends(panel: Axes, runs: Sequence[Group]) -> None:
     """Draw phi at the end against alpha: full marks are kept by the filter, crosses diverged."""
     for p, colour in COLOUR_OF.items():
-        line = sorted((g.cell.alpha, g) for g in runs if g.cell.p == p and g.cell.eta == 10)
+        mine = [(g.cell.alpha, g) for g in runs if g.cell.p == p and g.cell.eta == ETA]
+        line = sorted(mine, key=lambda pair: pair[0])
         if not line:
             continue
         ended = [(alpha, group) for alpha, group in line if group.finished]
@@ -184,5 +185,7 @@ def _with_gradients(panel: Axes, runs: Sequence[Group]) -> None:
 
 
 def _finished(figure: Figure, caption: str) -> tuple[bytes, bytes]:
-    figure.supxlabel(textwrap.fill(caption, 130), fontsize="small", color=GREY)
+    figure.supxlabel(
+        textwrap.fill(caption, round(14 * figure.get_figwidth())), fontsize="small", color=GREY
+    )
     return saved(figure, "png"), saved(figure, "pdf")
