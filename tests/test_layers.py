@@ -19,9 +19,10 @@ LAYERS = [
     ["algorithms", "_search"],
     ["theory", "inner", "drive"],
     ["record", "testing"],
-    ["robust", "transport", "data", "plots", "_planned"],
+    ["robust", "transport", "data", "plots", "report", "_planned"],
     ["singlecell"],
     ["reproduce"],
+    ["cli_robust"],
     ["cli"],
     ["__main__"],
 ]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import typer.core
 
+from rsgda.cli_robust.commands import app as robust
 from rsgda.reproduce.registry import SCALES, TARGETS, check_scale, chosen
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Min-max optimisation by randomized stochastic gradient descent ascent.",
 )
+app.add_typer(robust, name="robust")
 
 
 def main() -> None:
