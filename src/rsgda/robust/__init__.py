@@ -2,8 +2,20 @@
 
 from typing import TYPE_CHECKING, Any
 
+from rsgda.robust.attacks import pgd as pgd
+from rsgda.robust.attacks import wrm_attack as wrm_attack
+from rsgda.robust.budget import TransportAttack as TransportAttack
+from rsgda.robust.budget import transport_attack as transport_attack
+from rsgda.robust.certificate import Certificate as Certificate
+from rsgda.robust.certificate import certificate as certificate
+from rsgda.robust.curves import Robustness as Robustness
+from rsgda.robust.curves import robustness as robustness
 from rsgda.robust.losses import cross_entropy as cross_entropy
 from rsgda.robust.losses import double_softmax as double_softmax
+from rsgda.robust.networks import authors_cnn as authors_cnn
+from rsgda.robust.networks import cnn as cnn
+from rsgda.robust.networks import mlp as mlp
+from rsgda.robust.networks import sinha_cnn as sinha_cnn
 from rsgda.robust.penalty import Penalty as Penalty
 from rsgda.robust.penalty import penalty as penalty
 from rsgda.robust.presets import presets as presets
