@@ -37,7 +37,7 @@ class Size(NamedTuple):
     epoch_rows: int
 
 
-FULL = Size(15, 3_000, 20, 5, 60_000)
+FULL = Size(9, 3_000, 100, 5, 60_000)
 QUICK = Size(2, 300, 3, 2, 600)
 
 

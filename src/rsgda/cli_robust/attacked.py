@@ -47,7 +47,7 @@ def run(path: Path, source: Source, *, against: Path | None, attack: Attack, out
     X, y = first.known.fitted(samples, source.path)
     places = some(len(X), attack.samples, attack.seed)
     if attack.radii is None:
-        inputs, _ = first.classifier._samples(X, reset=False)
+        inputs = first.classifier.inputs(X)
         attack = attack._replace(radii=grid(apart(inputs, y, attack.norm)))
     attack = attack._replace(radii=sorted({0.0, *(attack.radii or ())}))
     seen = {}
@@ -90,7 +90,7 @@ def _check_alike(one: folder.Model, other: folder.Model) -> None:
 
 def _curve(model: folder.Model, X: np.ndarray, y: np.ndarray, attack: Attack) -> Robustness:
     classifier = model.classifier
-    inputs, _ = classifier._samples(X, reset=False)
+    inputs = classifier.inputs(X)
     return robustness(
         classifier.network_,
         inputs,

@@ -42,7 +42,7 @@ def run(
     places = some(len(X), samples, seed)
     n = len(X)
     X, y = X[places], y[places]
-    inputs, _ = classifier._samples(X, reset=False)
+    inputs = classifier.inputs(X)
     codes = np.searchsorted(classifier.classes_, y)
     own = classifier.gamma if np.isfinite(classifier.gamma) else GAMMA
     gamma = [own * times for times in TIMES] if gamma is None else gamma

@@ -5,12 +5,13 @@ import threading
 import time
 from types import FrameType, TracebackType
 
-# Often enough for a progress bar and Ctrl-C, seldom enough to cost nothing.
-SECONDS_PER_CHUNK = 0.25
+# Often enough for a progress bar and Ctrl-C. Seldom enough to cost little: the buffers of a large
+# network are allocated anew for each chunk, which takes as long as half a step of it.
+SECONDS_PER_CHUNK = 1.0
 
 
 class Pacer:
-    """Chooses chunk lengths that take about a quarter of a second."""
+    """Chooses chunk lengths that take about a second."""
 
     def __init__(self) -> None:
         self._length = 1.0

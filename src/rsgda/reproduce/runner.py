@@ -63,6 +63,7 @@ def reproduce(target: str, *, scale: str, out: Path, tell: Tell) -> Report:
             ["rsgda", "reproduce", target, "--scale", scale, "--out", str(out)],
         ),
         "settings": outcome.settings,
+        "findings": [dataclasses.asdict(finding) for finding in outcome.findings],
         "sha256": _checksums(outcome),
         "python": platform.python_version(),
         "platform": platform.platform(),

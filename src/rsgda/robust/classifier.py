@@ -254,9 +254,13 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         return hasattr(self, "coefs_")
 
     def _logits(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        X, _ = self._samples(X, reset=False)
+        X = self.inputs(X)
         return made.logits(self.network_, X).astype(np.float64)
+
+    def inputs(self, X: Any) -> np.ndarray:
+        """Return samples as the network is given them: in float32, in the range of `pixels`."""
+        check_is_fitted(self)
+        return self._samples(X, reset=False)[0]
 
     def _samples(self, X: Any, y: Any = None, *, reset: bool = True) -> tuple[np.ndarray, Any]:
         """Return samples as rows or images in float32, and labels."""
