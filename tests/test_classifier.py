@@ -523,6 +523,7 @@ def difference(name, seeds, folds=5):
     return np.mean(scores[1.3]) - np.mean(scores[math.inf])
 
 
+@pytest.mark.slow
 def test_defaults_are_good_on_one_set():
     assert difference("wine", [20], folds=2) > -2
 

@@ -386,6 +386,7 @@ def diagonal(curvatures):
     return rsgda.Problem(loss)
 
 
+@pytest.mark.slow
 def test_mu_is_on_the_safe_side_where_it_is_not_resolved():
     problem = diagonal(np.geomspace(1e-3, 1, 400))
     with pytest.warns(UserWarning, match="mu was not resolved.* raise `steps`, now 30") as told:
@@ -416,6 +417,7 @@ def test_ill_conditioned_quadratics_are_resolved_or_told():
         assert told or r.mu * kappa >= 0.99
 
 
+@pytest.mark.slow
 def test_below_the_rounding_of_single_precision():
     v = jnp.ones(50, "float32")
     problem = diagonal(np.geomspace(1e-6, 1, 50))

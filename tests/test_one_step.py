@@ -89,7 +89,10 @@ def sweep_states(setting, toys, ps, steps, count):
     return total, *least
 
 
-@pytest.mark.parametrize("setting", ETAS)
+@pytest.mark.parametrize(
+    "setting",
+    [pytest.param(s, marks=[pytest.mark.slow] if s == "sampled" else []) for s in ETAS],
+)
 def test_no_state_violates_the_inequality(setting):
     toys = zip(("A", "ABCD", "A", "ABCD", "A"), KAPPAS, strict=True)
     steps = ((1.0, False), (1.0, True), (0.1, True))  # the part of the largest eta, and alpha

@@ -379,6 +379,7 @@ def kinked(theta, v):
     return -0.01 * jnp.sum(jnp.logaddexp(a @ v, -a @ v)) - 0.005 * jnp.sum((v - c) ** 2)
 
 
+@pytest.mark.slow
 def test_a_limit_far_from_the_maximum_gives_an_honest_gap():
     """The constant is small where the maximiser is, which few gradients do not come near."""
     problem, draw = rsgda.Problem(kinked), np.random.default_rng(0)
@@ -395,7 +396,9 @@ def log_spread(theta, v):
     return -0.5 * jnp.sum(theta * v**2)
 
 
-@pytest.mark.parametrize(("kappa", "count"), [(1e3, 600), (1e6, 2000)])
+@pytest.mark.parametrize(
+    ("kappa", "count"), [(1e3, 600), pytest.param(1e6, 2000, marks=pytest.mark.slow)]
+)
 def test_a_constant_that_is_not_resolved_certifies_nothing(kappa, count):
     """All that is lacking lies along the softest of many directions."""
     curvatures = np.geomspace(1 / kappa, 1, count)

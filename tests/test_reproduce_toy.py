@@ -196,6 +196,7 @@ def test_manifest(folder):
         assert manifest["sha256"][name] == digest
 
 
+@pytest.mark.slow
 def test_another_process_writes_the_same(folder, tmp_path):
     # JAX is as out of the box there: single precision, promotion not strict.
     code = (

@@ -168,6 +168,7 @@ def check_cube(kappas):
     assert abs(exponent(kappas, counts) - 3) < 0.05
 
 
+@pytest.mark.slow
 def test_iterations_grow_with_the_cube_of_kappa_where_p_is_too_small():
     check_cube(KAPPAS[:3])
 

@@ -71,7 +71,7 @@ def sinha_cnn(*, key: Array, shape: Sequence[int] = (28, 28, 1), classes: int = 
 
     >>> import jax
     >>> network = sinha_cnn(key=jax.random.key(0))
-    >>> jax.vmap(network)(jax.numpy.zeros((5, 28, 28, 1))).shape
+    >>> jax.vmap(network)(jax.numpy.zeros((5, 28, 28, 1), "float32")).shape
     (5, 10)
 
     Source: Sinha, Namkoong and Duchi (2018), Section 4.2, and their code.
@@ -114,7 +114,7 @@ def cnn(shape: Sequence[int], classes: int, *, key: Array) -> Network:
 
     >>> import jax
     >>> network = cnn((8, 8, 1), 10, key=jax.random.key(0))
-    >>> jax.vmap(network)(jax.numpy.zeros((5, 8, 8, 1))).shape
+    >>> jax.vmap(network)(jax.numpy.zeros((5, 8, 8, 1), "float32")).shape
     (5, 10)
     """
     return _convolutional(((32, 5, 2, "same"), (64, 3, 2, "same")), shape, classes, key)
@@ -129,7 +129,7 @@ def mlp(sizes: Sequence[int], *, key: Array) -> Network:
 
     >>> import jax
     >>> network = mlp((3, 8, 2), key=jax.random.key(0))
-    >>> jax.vmap(network)(jax.numpy.zeros((5, 3))).shape
+    >>> jax.vmap(network)(jax.numpy.zeros((5, 3), "float32")).shape
     (5, 2)
     """
     if isinstance(sizes, str) or not isinstance(sizes, Sequence) or len(sizes) < 2:
