@@ -536,3 +536,32 @@ def test_defaults_are_good_on_one_set():
 )
 def test_defaults_are_good(name, seeds):
     assert difference(name, range(40, 40 + seeds)) > -2
+
+
+def test_a_refit_that_fails_leaves_the_last_one():
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    y = (X[:, 0] > 0).astype(int)
+    fitted = RobustClassifier(epochs=1).fit(X, y)
+    before = fitted.predict(X)
+    with pytest.raises(ValueError, match="`box`"):
+        fitted.set_params(box=(0, 0.1)).fit(X[:, :2], y)
+    np.testing.assert_array_equal(fitted.set_params(box=None).predict(X), before)
+
+
+def test_a_network_with_other_logits_is_refused():
+    import equinox as eqx
+
+    def wide(shape, classes, key):
+        return eqx.nn.MLP(shape[0], classes + 1, 8, 1, key=key)
+
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    with pytest.raises(ValueError, match="one logit for each of the 2 classes, got 3"):
+        RobustClassifier(network=wide).fit(X, np.arange(30) % 2)
+
+
+def test_all_names_are_listed():
+    from rsgda import robust
+
+    assert "RobustClassifier" in dir(robust)
+    for name in robust.__all__:
+        assert getattr(robust, name) is not None

@@ -61,7 +61,17 @@ def run_document(document: Path, folder: Path) -> None:
         pytest.fail(f"{where}: the code does not run\n{done.stderr}", pytrace=False)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+LONG = ("robust.md", "writing-an-algorithm.md")  # compile for a third of a minute each
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(path, marks=[pytest.mark.slow] if path.name in LONG else [])
+        for path in DOCUMENTS
+    ],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
 def test_code_runs_as_printed(document, tmp_path):
     run_document(document, tmp_path)
 

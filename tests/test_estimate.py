@@ -33,10 +33,7 @@ EXACT = [
 ]
 NOISY = [
     Toy(kinds="ABC", kappa=10.0, s=0.3, t=0.2, rho=0.02),
-    pytest.param(
-        Toy(kinds="AD", kappa=30.0, L=2.0, s=0.1, t=0.4, rho=0.05, batch_size=3),
-        marks=pytest.mark.slow,
-    ),
+    Toy(kinds="AD", kappa=30.0, L=2.0, s=0.1, t=0.4, rho=0.05, batch_size=3),
 ]
 
 
@@ -54,6 +51,7 @@ def test_exact_toys_to_rounding(toy):
         near([r.r0, r.D0], [0.09 * toy.d, toy.phi(theta)], 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("toy", NOISY, ids=repr)
 def test_noisy_toys_within_a_hundredth(toy):
     theta = jnp.full(toy.d, jnp.pi)
@@ -232,6 +230,7 @@ def moved(theta, v, rows):
     return jnp.mean(jnp.tanh(v["z"] @ theta) - 0.5 * stiff * spread)
 
 
+@pytest.mark.slow
 def test_rows_of_v_are_blocks():
     b, n = 4, 12
     problem = rsgda.Problem(moved, data=(X, STIFF), batch_size=b, separable=True)

@@ -151,6 +151,7 @@ def centred(theta, v):
     return quadratic(theta, v - jnp.mean(v))
 
 
+@pytest.mark.slow
 def test_flat_along_what_the_set_leaves_out():
     theta, v = case(3)
     centre = np.eye(D) - 1 / D

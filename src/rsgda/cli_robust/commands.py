@@ -93,7 +93,7 @@ def fit(
     epochs: Annotated[
         float | None,
         typer.Option(
-            help="Passes over the data.", show_default="20, or more until 6,000 gradients"
+            help="Passes over the data.", show_default="20, or more until 3,000 gradients"
         ),
     ] = None,
     batch_size: Annotated[

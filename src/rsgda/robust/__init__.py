@@ -25,6 +25,33 @@ if TYPE_CHECKING:
     from rsgda.robust.classifier import RobustClassifier as RobustClassifier
 
 
+__all__ = [
+    "Certificate",
+    "Penalty",
+    "RobustClassifier",
+    "Robustness",
+    "TransportAttack",
+    "authors_cnn",
+    "certificate",
+    "cnn",
+    "cross_entropy",
+    "double_softmax",
+    "mlp",
+    "penalty",
+    "pgd",
+    "presets",
+    "robustness",
+    "sinha_cnn",
+    "transport_attack",
+    "wrm",
+    "wrm_attack",
+]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     # Who builds a problem does not wait for scikit-learn.
     if name == "RobustClassifier":

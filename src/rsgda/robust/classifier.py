@@ -28,10 +28,11 @@ from rsgda.robust.certificate import Certificate, certificate
 from rsgda.robust.classifier_fit import Plain, Record, Validated, Validation, length
 from rsgda.robust.losses import Loss, named
 from rsgda.robust.penalty import Range, check_range
-from rsgda.robust.wrm import wrm
+from rsgda.robust.wrm import check_labels, wrm
 
 ALPHA = 0.1
 FLOAT: Any = np.float32
+SEEN = ("n_features_in_", "feature_names_in_")  # what scikit-learn's checks set, before all is done
 
 
 class RobustClassifier(ClassifierMixin, BaseEstimator):
@@ -145,6 +146,17 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             y: labels of any kind.
         """
         self._check_parameters()
+        before = {name: getattr(self, name) for name in SEEN if hasattr(self, name)}
+        try:
+            return self._fit(X, y)
+        except BaseException:
+            # A fit that fails leaves the last one as it was.
+            for name in SEEN:
+                vars(self).pop(name, None)
+            vars(self).update(before)
+            raise
+
+    def _fit(self, X: Any, y: Any) -> "RobustClassifier":
         X, labels = self._samples(X, y)
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
@@ -163,8 +175,12 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             X, codes = X[kept], codes[kept]
         name, maker = made.chosen(self.network, X.shape[1:])
         network = made.build(maker, X.shape[1:], len(classes), key_start)
+        if (logits := check_labels(network, X, codes)) != len(classes):
+            raise ValueError(
+                f"`network` must make one logit for each of the {len(classes)} classes, got "
+                f"{logits}."
+            )
         result, epoch = self._solve(network, X, codes, held, key_run)
-        # Only now, so that a fit that fails leaves the last one as it was.
         self.classes_, self.shape_, self.network_name_ = classes, X.shape[1:], name
         self._keep(result.theta if held is None else result.state.memory.theta, result, epoch)
         return self

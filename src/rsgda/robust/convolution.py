@@ -46,9 +46,8 @@ def convolution(
 
     >>> import jax.numpy as jnp
     >>> x = jnp.arange(16.0).reshape(4, 4, 1)
-    >>> convolution(x, jnp.ones((2, 2, 1, 1)), stride=2)[..., 0]
-    Array([[10., 18.],
-           [42., 50.]], dtype=float32)
+    >>> convolution(x, jnp.ones((2, 2, 1, 1)), stride=2)[..., 0].tolist()
+    [[10.0, 18.0], [42.0, 50.0]]
     """
     x, kernel = jnp.asarray(x), jnp.asarray(kernel)
     window = plan(x.shape, kernel.shape, stride, padding)

@@ -73,7 +73,7 @@ def wrm(
     X, y = as_samples(X), np.asarray(y)
     check_labels(network, X, y)
     _checks.positive("gamma", gamma)
-    if not 0 <= label_smoothing <= 1:
+    if not (_checks.host_number(label_smoothing) is not None and 0 <= label_smoothing <= 1):
         raise ValueError(f"`label_smoothing` must lie in [0, 1], got {label_smoothing!r}.")
     if not isinstance(per_batch, bool):
         raise ValueError(f"`per_batch` must be True or False, got {per_batch!r}.")
@@ -135,7 +135,7 @@ def as_samples(X: Any) -> Array:
     return X
 
 
-def check_labels(network: PyTree, X: Array, y: np.ndarray) -> int:
+def check_labels(network: PyTree, X: Array | np.ndarray, y: np.ndarray) -> int:
     """Refuse labels that are none of the network's; return its number of classes."""
     if y.shape != X.shape[:1]:
         raise ValueError(
@@ -147,7 +147,7 @@ def check_labels(network: PyTree, X: Array, y: np.ndarray) -> int:
         raise ValueError(f"`network` must be callable on one sample, got {network!r}.")
     try:
         out = jax.eval_shape(lambda x: network(x), jax.ShapeDtypeStruct(X.shape[1:], X.dtype))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:  # also those of Equinox
         raise ValueError(
             f"`network` must take one sample of shape {X.shape[1:]}; called with one it says: "
             f"{error}"
