@@ -29,22 +29,21 @@ def python(code, **options):
     )
 
 
-REAL = tuple(TARGETS)
-
-
 @pytest.fixture
 def fake(monkeypatch):
-    """A function that puts another in the place of all targets."""
+    """A function that puts others in the place of all targets."""
+    real = dict(TARGETS)
+    TARGETS.clear()
 
     def install(function, name="fake"):
         module = types.ModuleType(f"rsgda.reproduce.{name}")
         module.run = function
         monkeypatch.setitem(sys.modules, module.__name__, module)
-        for known in REAL:
-            monkeypatch.delitem(TARGETS, known, raising=False)
-        monkeypatch.setitem(TARGETS, name, Target("nothing", name))
+        TARGETS[name] = Target("nothing", name)
 
-    return install
+    yield install
+    TARGETS.clear()
+    TARGETS.update(real)  # in their order
 
 
 def result(scale, tell, work):

@@ -80,6 +80,12 @@ folder, copies = sys.argv[1:]
 watched = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"}
 count, busy, armed = 0, False, False
 
+def copy(source, target):
+    try:
+        return shutil.copy2(source, target)
+    except FileNotFoundError:  # a lock that another thread has given back
+        return target
+
 def hook(event, arguments):
     global count, busy
     if event in watched and armed and not busy and folder in str(arguments):
@@ -87,7 +93,7 @@ def hook(event, arguments):
         if not os.path.isdir(folder):
             busy = False
             return
-        shutil.copytree(folder, f"{copies}/{count:04d}")
+        shutil.copytree(folder, f"{copies}/{count:04d}", copy_function=copy)
         count, busy = count + 1, False
 
 def open_folder(self, *arguments, open_folder=Checkpoint.__init__):
