@@ -18,7 +18,7 @@ from rsgda.robust.certificate import Certificate
 TIMES = (0.5, 1.0, 2.0, 4.0)  # the gammas, in those of the model
 GAMMA = 1.3  # for a model that has none
 
-COLUMNS = ("rho", "loss at most", "a proof for", "proved for all", "gamma", "attack found")
+COLUMNS = ("rho", "loss at most", "certified for", "certified for all", "gamma", "attack found")
 CSV_COLUMNS = ("rho", "bound", "share", "proof", "gamma", "attack")
 
 
@@ -102,29 +102,35 @@ def _page(
     numbers = {
         "mean loss, not moved": f"{found.clean:.4g}",
         f"at most, moved by rho {rho}": at_most(bound),
-        "of the samples for which that is a proof": percent(share),
+        "of the samples are certified for that": percent(share),
         f"by the strongest attack found at rho {rho}": f"{attack.loss[place]:.4g}",
     }
     first: list[str] = [report.numbers(numbers)]
     if np.any(found.share < 1):
         first.append(
             report.notice(
-                "With some of the gammas the certificate is a proof for a part of the samples only "
-                "and an estimate for the others, as concavity failed there. A larger --gamma "
-                "certifies more."
+                "With some of the gammas a part of the samples only is certified. For the others "
+                "the bound is an estimate that can be too small, as concavity failed there. A "
+                "larger --gamma certifies more."
             )
         )
-    line = "stays under the solid upper line" if proved else "is estimated by the upper line"
-    says = (
-        "rho is the mean squared distance by which samples may be moved. Whatever way they are, "
-        f"the mean loss {line}; the lower one is reached by an attack, so the worst case lies "
-        "between the two. The nearer they are, the more is known."
-    )
+    says = "rho is the mean squared distance by which samples may be moved. "
+    if proved:
+        says += (
+            "Whatever way they are, the mean loss stays under the solid upper line, as far as "
+            "concavity was looked at; the lower line is reached by an attack, so that the worst "
+            "case lies between the two. The nearer they are, the more is known."
+        )
+    else:
+        says += (
+            "The upper line is an estimate of how high the mean loss can get, and can be too low; "
+            "the lower one is reached by an attack, so that the worst case is there or above."
+        )
     figure = report.figure(svg, shows="The certified loss and the attack against rho.", says=says)
     words = (
-        "“Loss at most” takes the best gamma at each rho, and is a proof for the part of the "
-        "samples in the next column. “Proved for all” takes only gammas for which it is a proof "
-        "for all samples."
+        "“Loss at most” takes the best gamma at each rho; the next column has the part of the "
+        "samples that are certified with it. “Certified for all” takes only gammas with which all "
+        "samples are. A sample is certified if its objective was concave wherever it was looked at."
     )
     settings = {
         "model": str(model.folder),

@@ -63,8 +63,10 @@ class Certificate:
     Attributes:
         rho: the transport budgets.
         bound: the smallest `gamma rho + phi + gap` over the gammas.
-        share: the part of the samples for which that is proved; for the others it is an estimate.
-        proof: the same over those gammas alone for which all samples are certified; infinite
+        share: the part of the samples that are certified there. With all of them, `bound` is
+            proved if concavity, which was measured at points, holds between these, too; for
+            samples that are not certified it is an estimate that can be too small.
+        proof: the smallest over those gammas alone for which all samples are certified; infinite
             where there are none.
         gamma: the gamma that `bound` comes from.
         rest: what the samples that are not certified add to `bound`.
@@ -241,9 +243,10 @@ def _message(inner: tuple[Inner, ...], n: int, box: Any) -> str:
     if len(inner) > 1:
         ends = f"{inner[0].gamma:g} to {inner[-1].gamma:g}"
         most = f"the least of gamma rho + phi + gap over {len(inner)} gammas from {ends}"
+    is_most = "is" if all(at.share == 1 for at in inner) else "is estimated to be"
     words = (
         f"Under every distribution{where} to which the {n} samples can be moved at a mean squared "
-        f"distance of at most rho, labels kept, the mean loss is at most {most}."
+        f"distance of at most rho, labels kept, the mean loss {is_most} at most {most}."
     )
     proved = [at.gamma for at in inner if at.share == 1]
     if proved:
@@ -260,8 +263,8 @@ def _message(inner: tuple[Inner, ...], n: int, box: Any) -> str:
         share = f"{shares[0]:.4g}"
         share += "" if shares[0] == shares[-1] else f" to {shares[-1]:.4g}"
         words += (
-            f" Concavity fails{which}: it is a proof for {share} of the samples, and for the "
-            "others an estimate that can be too small; a larger gamma certifies more."
+            f" Concavity fails{which}: {share} of the samples are certified, and for the others "
+            "it is an estimate that can be too small; a larger gamma certifies more."
         )
     return f"{words} It is about these samples, not about those they were drawn from."
 
