@@ -101,6 +101,7 @@ def alike(objective: str, m: int, rsgda: Group, esgda: Group) -> Finding:
     error = (spread / np.sqrt(len(rsgda.curves)))[first:] / esgda.phi[first:]
     numbers = (
         f"mean curves at most {apart.max():.1%} of phi apart over the later half (by chance: "
-        f"{error.max():.1%}; alike: up to {ALIKE:.0%} and twice that); at the end RSGDA {rsgda.told()}, ESGDA {esgda.told()}"
+        f"{error.max():.1%}; alike: up to {ALIKE:.0%} and twice that); at the end RSGDA "
+        f"{rsgda.told()}, ESGDA {esgda.told()}"
     )
     return Finding(about, numbers, HOLDS if apart.max() <= ALIKE + 2 * error.max() else FAILS)
