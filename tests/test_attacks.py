@@ -51,6 +51,11 @@ def lengths(d, norm="l2"):
     return np.linalg.norm(np.asarray(d).reshape(N, -1), ord=NORMS[norm], axis=1)
 
 
+def single():
+    """A network and samples in single precision."""
+    return jax.tree.map(lambda leaf: leaf.astype("float32"), (LINEAR, jnp.asarray(X)))
+
+
 def wide(row):
     return np.asarray(row)[:, None, None]
 
@@ -68,6 +73,24 @@ def test_pgd_stays_in_its_ball_and_box(norm, box):
         if box is not None:
             assert np.all((moved >= box[0]) & (moved <= box[1]))
     assert np.mean(lengths(moved - X, norm) > 0) > 0.8
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_ball_may_be_a_point_and_not_too_large(norm):
+    np.testing.assert_array_equal(robust.pgd(CURVED, X, Y, radius=0, key=KEY, norm=norm), X)
+    linear, given = single()
+    # Its square is infinite, so that projections would lead nowhere.
+    with pytest.raises(ValueError, match=r"`radius` must lie in .* of type float32, got 1e\+30"):
+        robust.pgd(linear, given, Y, radius=1e30, key=KEY, norm=norm)
+    with pytest.raises(ValueError, match=r"`radii` must lie in .* of type float32"):
+        robust.robustness(linear, given, Y, [0.0, 1e30], key=KEY, norm=norm)
+
+
+def test_nothing_moves_without_a_budget():
+    linear, given = single()
+    for rho in (0.0, 1e-40):  # and no warning
+        found = robust.transport_attack(linear, given, Y, rho, key=KEY, steps=2)
+        assert found.loss == pytest.approx(found.clean, rel=1e-12)
 
 
 def test_pgd_finds_the_optimum_of_a_linear_network():
@@ -164,15 +187,18 @@ def test_robust_accuracy_does_not_rise():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"radius": 0.0}, "`radius` must be a positive"),
+        ({"radius": -1.0}, "`radius` must be a positive"),
+        ({"radius": 1e-320}, "`radius` must lie in .* of type float64"),
         ({"norm": "l1"}, "`norm` must be 'l2' or 'linf'"),
         ({"steps": 0}, "`steps` must be a whole number"),
         ({"restarts": 1.5}, "`restarts` must be a whole number"),
         ({"step_size": -1.0}, "`step_size` must be a positive"),
         ({"key": 3}, "`key` must be a single key"),
         ({"label_smoothing": 2.0}, r"`label_smoothing` must lie in \[0, 1\]"),
+        ({"label_smoothing": "some"}, r"`label_smoothing` must lie in \[0, 1\], got 'some'"),
+        ({"X": [[1.0], [1.0, 2.0]]}, "`X` must have samples of one shape"),
         ({"box": (1.0, 0.0)}, "`box` must be a pair"),
-        ({"box": (0.0, 1.0)}, "`X` must lie in `box`"),
+        ({"box": (0.0, 1.0)}, "`X` must lie in `box`.* from -1 to 1.25"),
         ({"y": Y[1:]}, "`y` must have one label"),
         ({"loss": "hinge"}, "`loss` must be"),
     ],
@@ -187,8 +213,9 @@ def test_wrong_input_is_named(change, words):
     ("call", "words"),
     [
         (lambda: robust.wrm_attack(LINEAR, X, Y, gamma=-1.0, key=KEY), "`gamma` must be"),
-        (lambda: robust.robustness(LINEAR, X, Y, [-1.0], key=KEY), "`radii` must be a list"),
-        (lambda: robust.robustness(LINEAR, X, Y, "far", key=KEY), "`radii` must be a list"),
+        (lambda: robust.robustness(LINEAR, X, Y, [-1.0], key=KEY), r"`radii` must.*\[-1.0\]"),
+        (lambda: robust.robustness(LINEAR, X, Y, 0.5, key=KEY), "`radii` must be a list.* got 0.5"),
+        (lambda: robust.robustness(LINEAR, X, Y, "far", key=KEY), "`radii` must be a list.*'far'"),
         (lambda: robust.transport_attack(LINEAR, X, Y, -1.0, key=KEY), "`rho` must hold"),
         (
             lambda: robust.transport_attack(LINEAR, X, Y, 1.0, key=KEY, gammas=[0.0]),

@@ -18,7 +18,12 @@ import pytest
 from sklearn import datasets
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.model_selection import GridSearchCV, StratifiedKFold, train_test_split
+from sklearn.model_selection import (
+    GridSearchCV,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+    train_test_split,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
@@ -205,7 +210,8 @@ def plain(data):
 
 def test_plain_training_has_the_same_descents(fitted, plain):
     np.testing.assert_array_equal(plain.history_["descents"], fitted.history_["descents"])
-    np.testing.assert_array_equal(plain.history_["epoch"], fitted.history_["epoch"])
+    np.testing.assert_array_equal(plain.history_["gradients"], fitted.history_["descents"])
+    np.testing.assert_allclose(plain.history_["epoch"], plain.history_["descents"] * 32 / N)
     assert not plain.history_["ascents"].any()
 
 
@@ -263,6 +269,7 @@ def test_a_fit_that_diverges(data):
 def test_inputs_of_another_scale_do_not_diverge(data):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message="`X` has a root mean square")
         assert RobustClassifier(**SHORT).fit(300 * data[0] + 1000, data[1]).status_ == "FINISHED"
 
 
@@ -290,13 +297,13 @@ def test_ten_epochs(algorithm, per_batch, steps):
     long = length(algorithm, 10, n=1_600, batch_size=16, per_batch=per_batch)
     assert long.steps == steps
     assert long.every == steps / 10
-    assert long.steps * long.epoch == pytest.approx(10)
 
 
 def test_small_sets_have_enough_epochs():
     algorithm = rsgda.RSGDA(alpha=0.1, eta=1.0)
-    assert length(algorithm, None, n=100, batch_size=100, per_batch=False)[:2] == (3000, 60)
-    assert length(algorithm, None, n=128_000, batch_size=128, per_batch=False)[:2] == (20_000, 1000)
+    assert length(algorithm, None, n=100, batch_size=100, per_batch=False) == (500, 10)
+    assert length(algorithm, None, n=1_280, batch_size=128, per_batch=False) == (3000, 60)
+    assert length(algorithm, None, n=128_000, batch_size=128, per_batch=False) == (20_000, 1000)
 
 
 def test_adversaries_of_a_minibatch(data):
@@ -354,8 +361,9 @@ def test_a_fit_is_continued(data, stopped, tmp_path, monkeypatch):
     assert classifier.status_ == stopped.status_
     for name, values in stopped.history_.items():
         np.testing.assert_array_equal(classifier.history_[name], values)
-    with pytest.raises(rsgda.CheckpointMismatch, match="another run"):
-        classifier.set_params(gamma=2.0).fit(*data)
+    for other in ({"n_iter_no_change": 5}, {"gamma": 2.0}):
+        with pytest.raises(rsgda.CheckpointMismatch, match="another run"):
+            clone(classifier).set_params(**other).fit(*data)
 
 
 PROGRAM = """
@@ -434,11 +442,12 @@ def test_presets(name):
 # The certificate, and what is refused
 
 
-def test_certificate_is_asked_for_the_network_and_its_loss(fitted, plain, monkeypatch):
+def test_certificate_is_asked_for_the_network_and_its_loss(fitted, monkeypatch):
     asked = {}
     monkeypatch.setattr(classifier_module, "certificate", lambda *a, **k: asked.update(k, a=a))
     X, y = np.random.default_rng(0).uniform(size=(5, 4)), np.array(["z", "x", "x", "y", "z"])
-    named = copy.deepcopy(fitted).set_params(pixels=(-1.0, 1.0), label_smoothing=0.1, box=(-1, 1))
+    named = copy.deepcopy(fitted)
+    named.settings_ |= {"pixels": (-1.0, 1.0), "label_smoothing": 0.1, "box": (-1, 1)}
     named.classes_ = np.array(["x", "y", "z"])
     named.certificate(X, y, 0.3, tol=1e-2)
     network, samples, codes, rho = asked.pop("a")
@@ -448,13 +457,11 @@ def test_certificate_is_asked_for_the_network_and_its_loss(fitted, plain, monkey
     for got, wanted in zip(jax.tree.leaves(network), fitted.coefs_, strict=True):
         np.testing.assert_array_equal(got, wanted)
     assert asked == {
-        "gamma": 1.3, "loss": "cross_entropy", "label_smoothing": 0.1, "box": (-1, 1),
-        "tol": 1e-2, "max_gradients": 1000, "progress": False,
+        "gamma": None, "curvature": None, "loss": "cross_entropy", "label_smoothing": 0.1,
+        "box": (-1, 1), "tol": 1e-2, "max_gradients": 1000, "progress": False,
     }  # fmt: skip
     with pytest.raises(ValueError, match="labels of"):
         named.certificate(X, np.array(["z", "x", "x", "y", "q"]), 0.1)
-    with pytest.raises(ValueError, match="`gamma` must be finite"):
-        plain.certificate(X, [0, 1, 2, 0, 1], 0.1)
 
 
 @pytest.mark.slow
@@ -471,49 +478,15 @@ def test_certificate(data, fitted):
         assert -np.mean(np.log(chances)) <= found.bound[1]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "match"),
-    [
-        ({"gamma": -1.0}, "`gamma` must be a positive"),
-        ({"gamma": "large"}, "`gamma` must be a positive"),
-        ({"p": 1.5}, "`p` must lie in"),
-        ({"alpha": 0.0}, "`alpha` must be a positive"),
-        ({"eta": -1.0}, "`eta` must be a positive"),
-        ({"algorithm": "RSGDA"}, "`algorithm` must be"),
-        ({"network": "resnet"}, "`network` must be 'auto'"),
-        ({"network": "cnn"}, "`shape` must be height"),
-        ({"loss": "hinge"}, "`loss` must be"),
-        ({"label_smoothing": 2.0}, "`label_smoothing` must lie"),
-        ({"pixels": (1.0, 0.0)}, "`pixels` must be a pair"),
-        ({"pixels": (0.0, 1.0)}, r"`X` must lie in \[0, 1\]"),
-        ({"box": (-1.0, 1.0)}, "`X` must lie in `box`"),
-        ({"per_batch": 1}, "`per_batch` must be"),
-        ({"batch_size": 0}, "`batch_size` must be a whole"),
-        ({"epochs": 0}, "`epochs` must be a positive"),
-        ({"early_stopping": True, "validation_fraction": 1.0}, "`validation_fraction` must lie"),
-        ({"early_stopping": True, "n_iter_no_change": 0}, "`n_iter_no_change` must be a whole"),
-        ({"random_state": "seed"}, "seed"),
-    ],
-)
-def test_wrong_parameters(data, wrong, match):
-    with pytest.raises(ValueError, match=match):
-        RobustClassifier(**SHORT | wrong).fit(*data)
-
-
-def test_one_class(data):
-    with pytest.raises(ValueError, match="at least two classes"):
-        RobustClassifier().fit(data[0], np.ones(N))
-
-
 # The defaults
 
 
-def difference(name, seeds, folds=5):
-    """Clean accuracy of robust less that of plain training, on held-out folds, in points."""
+def difference(name, seeds, splitter):
+    """Clean accuracy of robust less that of plain training, on held-out samples, in points."""
     X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
     scores = {1.3: [], math.inf: []}
     for seed in seeds:
-        split = StratifiedKFold(folds, shuffle=True, random_state=seed).split(X, y)
+        split = splitter(seed).split(X, y)
         for (train, test), (gamma, found) in ((s, g) for s in split for g in scores.items()):
             model = make_pipeline(
                 StandardScaler(), RobustClassifier(gamma=gamma, random_state=seed)
@@ -523,40 +496,32 @@ def difference(name, seeds, folds=5):
     return np.mean(scores[1.3]) - np.mean(scores[math.inf])
 
 
+def halves(seed):
+    return StratifiedShuffleSplit(1, test_size=0.5, random_state=seed)
+
+
+def folds(seed):
+    return StratifiedKFold(5, shuffle=True, random_state=seed)
+
+
+def share_of_three_tenths(seed):
+    return StratifiedShuffleSplit(3, test_size=0.3, random_state=seed)
+
+
 @pytest.mark.slow
 def test_defaults_are_good_on_one_set():
-    assert difference("wine", [20], folds=2) > -2
+    assert difference("wine", [20, 21], halves) > -2
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("splitter", [folds, share_of_three_tenths])
 @pytest.mark.parametrize(
     ("name", "seeds"),
-    # One sample of iris is two thirds of a point, and the difference is close to two.
-    [("iris", 20), ("wine", 3), ("breast_cancer", 3), ("digits", 3)],
+    # One sample of iris is two thirds of a point of all.
+    [("iris", 8), ("wine", 3), ("breast_cancer", 3), ("digits", 2)],
 )
-def test_defaults_are_good(name, seeds):
-    assert difference(name, range(40, 40 + seeds)) > -2
-
-
-def test_a_refit_that_fails_leaves_the_last_one():
-    X = np.random.default_rng(0).normal(size=(30, 4))
-    y = (X[:, 0] > 0).astype(int)
-    fitted = RobustClassifier(epochs=1).fit(X, y)
-    before = fitted.predict(X)
-    with pytest.raises(ValueError, match="`box`"):
-        fitted.set_params(box=(0, 0.1)).fit(X[:, :2], y)
-    np.testing.assert_array_equal(fitted.set_params(box=None).predict(X), before)
-
-
-def test_a_network_with_other_logits_is_refused():
-    import equinox as eqx
-
-    def wide(shape, classes, key):
-        return eqx.nn.MLP(shape[0], classes + 1, 8, 1, key=key)
-
-    X = np.random.default_rng(0).normal(size=(30, 4))
-    with pytest.raises(ValueError, match="one logit for each of the 2 classes, got 3"):
-        RobustClassifier(network=wide).fit(X, np.arange(30) % 2)
+def test_defaults_are_good(name, seeds, splitter):
+    assert difference(name, range(40, 40 + seeds), splitter) > -2
 
 
 def test_all_names_are_listed():

@@ -15,12 +15,14 @@ from typer.testing import CliRunner
 
 from rsgda import report
 from rsgda.cli import app
-from rsgda.cli_robust import commands, folder
+from rsgda.cli_robust import commands, folder, told
 from rsgda.cli_robust.source import Known, Preparation, Source, apart, grid
 from rsgda.data.samples import Samples
 from rsgda.inner import ConcavityWarning
 from rsgda.robust import RobustClassifier
 from rsgda.robust.attacks import NORMS
+from rsgda.robust.classifier import ALPHA
+from rsgda.robust.classifier_fit import LEAST_EPOCHS, LEAST_GRADIENTS, MOST_EPOCHS
 from rsgda.robust.classifier_network import MAKERS
 from rsgda.robust.presets import presets
 
@@ -195,6 +197,8 @@ def test_the_page_of_a_fit(place):
         "train.csv", EVIL, GOOD, "right of 40 test samples", "standardised", "rsgda", "jax",
     )  # fmt: skip
     assert "No samples were kept out" not in words
+    assert "automatic" not in words
+    assert str(EPOCHS) in words
 
 
 def test_the_folder_holds_a_model_and_no_leftovers(place):
@@ -250,12 +254,30 @@ def test_an_interrupted_fit_of_another_call_is_not_continued(place, tmp_path):
     assert folder.load(out).classifier.gamma == 1.3
 
 
+def test_an_interrupted_fit_that_went_further_is_not_cut(place, tmp_path):
+    out = tmp_path / "model"
+    begun(out, *samples())
+    shorter = ("--epochs", 10, *OPTIONS[2:])
+    line = refused("robust", "fit", place / "train.csv", *shorter, "--out", out)
+    assert "gone further than --epochs" in line
+    assert "--steps" not in line
+    assert (out / "checkpoint").exists()
+
+
 def test_a_fit_that_diverges_saves_nothing(place, tmp_path):
     out = tmp_path / "model"
     line = refused("robust", "fit", place / "train.csv", *OPTIONS, "--alpha", 1e30, "--out", out)
     assert "diverged" in line
     assert "--alpha" in line
     assert list(out.iterdir()) == []
+
+
+def test_a_warning_is_a_line_of_its_own(place, tmp_path):
+    shown = run("robust", "fit", place / "train.csv", *OPTIONS, "--no-standardise", "--gamma", 1e4,
+                "--out", tmp_path / "model")  # fmt: skip
+    assert shown.exit_code == 0, shown.output
+    assert "note: DATA has a root mean square of" in shown.stdout
+    assert not shown.stderr
 
 
 def test_samples_are_kept_out_and_left_for_later(place, tmp_path):
@@ -358,13 +380,43 @@ def test_certify_bounds_what_attacks_reach(place, tmp_path):
         warnings.simplefilter("ignore", ConcavityWarning)
         wanted = model.classifier.certificate(X, y, [0.0, 0.02, 0.1], gamma=[2.0, 8.0])
     np.testing.assert_allclose(found["bound"], wanted.bound, rtol=1e-5)
-    np.testing.assert_array_equal(found["share"], wanted.share)
+    assert np.all(found["share"] == wanted.share)
     np.testing.assert_array_equal(found["rho"], [0, 0.02, 0.1])
     assert np.all(found["attack"] <= found["bound"])
     assert np.all(np.diff(found["attack"]) > 0)
-    assert "strongly concave" in shown.output or "Concavity fails" in shown.output
+    assert wanted.message in shown.output
     check_page(out / "report.html", "40 of 40", "2, 8", "gamma of the fit")
     assert (out / "certificate.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_certify_finds_its_gammas(place, tmp_path):
+    """The default says something of all samples, and what is said of them agrees."""
+    out = tmp_path / "out"
+    shown = run("robust", "certify", place / "model", place / "test.csv", "--rho", "0,0.05",
+                "--steps", 5, "--out", out)  # fmt: skip
+    assert shown.exit_code == 0, shown.output
+    header, rows = read_csv(out / "certificate.csv")
+    found = dict(zip(header, rows.T, strict=True))
+    np.testing.assert_array_equal(found["share"], 1)
+    assert found["attack"][0] == pytest.approx(found["bound"][0], rel=1e-12)
+    assert found["attack"][1] < found["bound"][1] < 2 * found["attack"][1]
+    words = check_page(out / "report.html", "samples are certified", "40 of 40")
+    assert "estimate" not in words
+    assert "stays under the upper line" in words
+
+
+def test_an_estimate_is_called_one_everywhere(place, tmp_path):
+    out = tmp_path / "out"
+    shown = run("robust", "certify", place / "model", place / "test.csv", "--rho", "0.1",
+                "--gamma", 0.01, "--steps", 5, "--out", out)  # fmt: skip
+    assert shown.exit_code == 0, shown.output
+    assert "An estimate that can be too small" in shown.output
+    assert "none of the 40 samples is certified" in shown.output
+    assert "loss at most, an estimate" in shown.output
+    words = check_page(out / "report.html", "estimated to be at most", "0 of 40")
+    assert "An estimate of its loss on 40 samples" in words
+    assert "can be too small" in words
+    assert "under the upper line" not in words
 
 
 # What is refused.
@@ -387,7 +439,7 @@ def test_certify_bounds_what_attacks_reach(place, tmp_path):
         (["{train}", "--box", "0", "1", "--standardise"], ["--standardise", "box"]),
         (["{train}", "--box", "-1", "1"], ["DATA must lie in", "--box"]),
         (["{train}", "--preset", "paper"], ["DATA must lie in [0, 1]", "--preset"]),
-        (["{train}", "--network", "cnn"], ["the shape of a sample", "image"]),
+        (["{train}", "--network", "cnn"], ["--network must be", "image"]),
         (["{train}", "--validation-fraction", "0.2"], ["--early-stopping"]),
         (["{train}", "--label", "colour"], ["train.csv", "'colour'", "'small'"]),
         (["{train}", "--label", "small"], ["train.csv", "line 2", "'kind'"]),
@@ -419,15 +471,32 @@ def test_files_and_folders_that_are_not_there(place, tmp_path):
     line = refused("robust", "certify", tmp_path / "empty", place / "test.csv")
     assert "model.json" in line
     (tmp_path / "file").write_text("")
-    line = refused("robust", "fit", place / "train.csv", "--out", tmp_path / "file")
+    line = refused("robust", "fit", place / "train.csv", "--out", tmp_path / "file", code=1)
     assert "is a file" in line
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "letter.txt").write_text("dear")
     line = refused("robust", "fit", place / "train.csv", "--out", tmp_path / "taken")
     assert "letter.txt" in line
-    out = tmp_path / "file" / "model"
-    line = refused("robust", "fit", place / "train.csv", *OPTIONS, "--out", out, code=1)
-    assert "--out must be a folder that can be read and written" in line
+    out, model = tmp_path / "file" / "model", place / "model"
+    for begin in (["fit"], ["evaluate", model], ["certify", model]):
+        line = refused("robust", *begin, place / "train.csv", "--out", out, code=1)
+        assert "--out must be a folder that can be read and written" in line
+        assert "Not a directory" in line
+
+
+@pytest.mark.parametrize("command", ["evaluate", "certify"])
+def test_a_report_is_not_overwritten_unless_forced(command, place, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "report.html").write_text("dear")
+    call = ("robust", command, place / "model", place / "test.csv", "--out", out)
+    line = refused(*call)
+    assert "holds report.html already" in line
+    assert "--force" in line
+    assert (out / "report.html").read_text() == "dear"
+    quick = ("--steps", 5, *(("--rho", "0.1", "--gamma", 8) if command == "certify" else ()))
+    assert run(*call, *quick, "--force").exit_code == 0
+    check_page(out / "report.html", "40 of 40")
 
 
 @pytest.mark.parametrize(
@@ -573,6 +642,12 @@ def test_images_from_idx_files(tmp_path):
 def test_the_names_of_options_are_those_of_the_library():
     assert set(commands.PRESETS) == set(presets)
     assert set(commands.NETWORKS) == {"auto", *MAKERS}
+    # And what the help promises is what is done.
+    promised = (
+        f"{LEAST_EPOCHS}, or more until {LEAST_GRADIENTS:,} gradients or {MOST_EPOCHS} epochs"
+    )
+    assert promised in run("robust", "fit", "--help").output
+    assert told.AUTOMATIC["alpha"].startswith(f"{ALPHA}, ")
     assert commands.NORMS == NORMS
 
 

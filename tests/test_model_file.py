@@ -7,6 +7,8 @@ import pickle
 import random
 import zipfile
 
+import equinox as eqx
+import jax
 import numpy as np
 import optax
 import pytest
@@ -34,10 +36,22 @@ def mlp(fitted):
     classifier = clone(fitted).set_params(network="auto")
     classifier.__dict__ |= {name: v for name, v in vars(fitted).items() if name.endswith("_")}
     classifier.network_name_ = "mlp"
+    classifier.settings_ = {**fitted.settings_, "network": "auto"}
     rng = np.random.default_rng(1)
     sizes = [(64, 3), (64,), (64, 64), (64,), (3, 64), (3,)]
     classifier.coefs_ = [rng.normal(size=size).astype(np.float32) for size in sizes]
     return classifier
+
+
+def as_if_fitted_with(classifier, **parameters):
+    other = clone(classifier).set_params(**parameters)
+    other.__dict__ |= {name: v for name, v in vars(classifier).items() if name.endswith("_")}
+    other.settings_ = {name: getattr(other, name) for name in classifier.settings_}
+    return other
+
+
+def some_loss(logits, label, label_smoothing):
+    return rsgda.robust.cross_entropy(logits, label, label_smoothing)
 
 
 def equal(one, other):
@@ -98,29 +112,20 @@ def test_labels_come_back(mlp, classes, tmp_path):
     ],
 )
 def test_parameters_come_back(mlp, parameters, wanted, tmp_path):
-    before = mlp.get_params()
-    try:
-        mlp.set_params(**parameters).save(tmp_path)
-    finally:
-        mlp.set_params(**before)
+    as_if_fitted_with(mlp, **parameters).save(tmp_path)
     loaded = RobustClassifier.load(tmp_path).get_params()
     assert {name: loaded[name] for name in parameters} == (wanted or parameters)
 
 
 def test_what_is_no_plain_data_is_named(mlp, tmp_path):
     algorithm = rsgda.ESGDA(m=15, alpha=optax.adam(1e-3), eta=1.0)
-    before = mlp.get_params()
-    try:
-        mlp.set_params(algorithm=algorithm, loss=rsgda.robust.cross_entropy).save(tmp_path)
-    finally:
-        mlp.set_params(**before)
+    as_if_fitted_with(mlp, algorithm=algorithm, loss=some_loss).save(tmp_path)
     loaded = RobustClassifier.load(tmp_path)
     np.testing.assert_array_equal(loaded.predict(X), mlp.predict(X))
     with pytest.raises(ValueError, match=r"`algorithm` must be .* got 'ESGDA\(m=15"):
         loaded.fit(X, Y)
     # Another loss than that of the fit is not certified in silence.
-    loaded.set_params(loss="no_such_loss")
-    with pytest.raises(ValueError, match="`loss` must be"):
+    with pytest.raises(ValueError, match=r"`loss` must be .* got 'some_loss'"):
         loaded.certificate(X, Y, 0.1)
 
 
@@ -372,3 +377,15 @@ def test_signed_nonsense_is_refused(load, saved):
             continue
         shapes = [coef.shape for coef in loaded.coefs_]
         assert shapes == [(64, 3), (64,), (64, 64), (64,), (3, 64), (3,)]
+
+
+def swapped(shape, classes, key):
+    """Make a network with the weights of `tiny` and another function between them."""
+    first, last = tiny(shape, classes, key).layers
+    return eqx.nn.Sequential([first, eqx.nn.Lambda(jax.nn.relu), last])
+
+
+def test_a_network_that_computes_something_else_is_refused(fitted, tmp_path):
+    fitted.save(tmp_path)
+    with pytest.raises(ValueError, match="does not compute what it did when it was saved"):
+        RobustClassifier.load(tmp_path, network=swapped)

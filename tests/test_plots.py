@@ -151,15 +151,18 @@ def inner(gamma, phi, share=1.0, rho_hat=0.1):
 
 
 def certificate(*several, rho=0.5):
-    return types.SimpleNamespace(rho=rho, inner=several, clean=0.4, n=30)
+    share = max(at.share for at in several)
+    return types.SimpleNamespace(
+        rho=rho, inner=several, clean=0.4, n=30, share=share, curvature=None
+    )
 
 
 def test_a_certificate_is_drawn_at_its_best_gamma():
     found = certificate(inner(1.0, 0.8, rho_hat=0.3), inner(5.0, 0.5, rho_hat=0.02))
     attack = types.SimpleNamespace(cost=np.array([0.0, 0.2]), reached=np.array([0.4, 0.9]))
     (axes,) = plots.certificate(found, attack).axes
-    rho, proof = line(axes, "certified: at most this\n(the best of 2 γ)").get_data()
-    np.testing.assert_allclose(proof, np.minimum(rho + 0.81, 5 * rho + 0.51))
+    rho, bound = line(axes, "certified: at most this\n(the best of 2 γ)").get_data()
+    np.testing.assert_allclose(bound, np.minimum(rho + 0.81, 5 * rho + 0.51))
     assert (rho[0], rho[-1]) == (0, 0.5)
     np.testing.assert_allclose(
         line(axes, "strongest attack found").get_ydata(), 0.4 + 2.5 * np.minimum(rho, 0.2)
@@ -171,19 +174,25 @@ def test_a_certificate_is_drawn_at_its_best_gamma():
 
 
 def test_an_estimate_is_no_certificate():
-    found = certificate(inner(1.0, 0.4, share=0.9999), inner(500.0, 0.5, rho_hat=9.0), rho=[0.0, 1])
+    found = certificate(inner(1.0, 0.4, share=0.9), inner(50.0, 0.5, rho_hat=9.0), rho=[0.0, 1])
     (axes,) = plots.certificate(found).axes
-    rho, proof = line(axes, "certified: at most this\n(the best of 2 γ)").get_data()
-    np.testing.assert_allclose(proof, 500 * rho + 0.51)
-    estimate = line(axes, "estimate: certified for\n99.9 % of the samples")
+    # Gammas that certify fewer samples have no part in it, and no dot.
+    rho, bound = line(axes, "certified: at most this").get_data()
+    np.testing.assert_allclose(bound, 50 * rho + 0.51)
+    assert not [item for item in axes.lines if item.get_marker() == "o"]
+    found = certificate(inner(1.0, 0.4, share=2 / 3), inner(0.1, 0.4, share=0.5))
+    (axes,) = plots.certificate(found).axes
+    estimate = line(axes, "estimate, can be too small:\n20 of 30 certified")
     assert estimate.get_linestyle() == "--"
-    np.testing.assert_allclose(estimate.get_ydata(), rho + 0.41)
-    # What matters is not squeezed by a proof that says little.
-    assert axes.get_ylim()[1] < 2
-    (axes,) = plots.certificate(certificate(inner(1.0, 0.4, share=0.25))).axes
-    labels = [item.get_label() for item in axes.lines]
-    assert not any(label.startswith("certified") for label in labels)
-    assert any("25 %" in label for label in labels)
+    np.testing.assert_allclose(estimate.get_ydata(), estimate.get_xdata() + 0.41)
+    assert not any(item.get_label().startswith("certified") for item in axes.lines)
+
+
+def test_a_proof_is_called_one():
+    found = certificate(inner(1.0, 0.8))
+    found.curvature = 1.5
+    (axes,) = plots.certificate(found).axes
+    assert line(axes, "proved: at most this").get_linestyle() == "-"
 
 
 def curve(norm="l2", accuracy=(0.2, 0.9)):

@@ -169,12 +169,13 @@ Y = np.array([0, 1])
         ({"X": np.eye(2)}, ["no array 'y'", "['X']", "savez"]),
         ({"X": np.array([[1, "a"], [2, 3]], object), "y": Y}, ["objects"]),
         ({"X": np.eye(2), "y": np.array([0, None])}, ["objects"]),
+        ({"X": np.zeros((2, 3, 8, 8)), "y": Y}, ["channels of images last", "moveaxis(X, 1, -1)"]),
+        ({"X": np.zeros((3, 2)), "y": Y}, ["X has 3 samples, and y has 2 labels"]),
         ({"X": np.eye(2).astype(str), "y": Y}, ["X must hold numbers"]),
         ({"X": np.eye(2) * 1j, "y": Y}, ["X must hold numbers"]),
         ({"X": np.zeros(2), "y": Y}, ["n × features", "(2,)"]),
         ({"X": np.zeros((0, 3)), "y": np.zeros(0)}, ["(0, 3)"]),
         ({"X": np.zeros((2, 0)), "y": Y}, ["(2, 0)"]),
-        ({"X": np.zeros((3, 2)), "y": Y}, ["3 samples", "2 labels"]),
         ({"X": np.eye(2), "y": np.eye(2)}, ["one label a sample", "(2, 2)"]),
         ({"X": np.eye(2), "y": np.array([0, np.nan])}, ["label for each", "NaN"]),
         ({"X": np.array([[1, 2], [3, np.nan]]), "y": Y}, ["nan at [1, 1]", "leave such"]),
@@ -191,7 +192,7 @@ def test_what_is_wrong_in_arrays_is_said(arrays, words, pack):
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"X,y\n1,2\n", bytes(100)])
 def test_a_file_that_is_no_archive_is_refused(content, put):
-    with pytest.raises(ValueError, match=r"x\.npz must hold arrays X and y"):
+    with pytest.raises(ValueError, match=r"x\.npz must hold arrays X and y, but it is no archive"):
         read_samples(put("x.npz", content))
 
 

@@ -169,6 +169,9 @@ def test_sinha_s_steps_are_theirs():
         ({"X": X[:, :2]}, r"`network` must take one sample of shape \(2,\)"),
         ({"gamma": 0.0}, r"`gamma` must be a positive finite number"),
         ({"label_smoothing": 1.5}, r"`label_smoothing` must lie in \[0, 1\]"),
+        ({"label_smoothing": None}, r"`label_smoothing` must lie in \[0, 1\], got None"),
+        ({"label_smoothing": "some"}, r"`label_smoothing` must lie in \[0, 1\], got 'some'"),
+        ({"X": [[1.0, 2.0], [3.0]]}, "`X` must have samples of one shape"),
         ({"batch_size": 24}, r"`batch_size` must be at most the 23 rows"),
         ({"loss": "mse"}, r"`loss` must be 'cross_entropy' or 'double_softmax', or a function"),
         ({"box": (1, 0)}, r"`box` must be a pair \(low, high\)"),
@@ -190,6 +193,9 @@ def test_wrong_input_is_refused(change, message):
         ({"eps": -1.0}, "`eps` must be a positive"),
         ({"gamma": 1.0, "pixels": (1, 1)}, "`pixels` must be a pair"),
         ({"gamma": 1.0, "to": 3}, "`to` must be a pair"),
+        ({"gamma": 1e-320, "to": (0, 1e200)}, "`gamma` must come to a gamma from"),
+        ({"gamma": 1.0, "pixels": (0, 1e200), "to": (0, 1e-200)}, "`gamma` must come to a gamma"),
+        ({"eps": 1e-320}, "`eps` must come to a gamma"),
     ],
 )
 def test_wrong_penalties_are_refused(given, message):

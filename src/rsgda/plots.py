@@ -95,9 +95,9 @@ def overview(plans: Plans, best: BestP | None = None, ks: Any = None) -> Figure:
 def certificate(certificate: Any, attack: Any = None) -> Figure:
     r"""Draw a certified loss against the transport budget.
 
-    The certified loss is a solid line; where a smaller gamma that is not certified for all samples
-    would give less, that estimate is dashed. A dot marks, for each gamma, the mean squared distance
-    $\hat\rho$ of the maximisers, at which the loss is attained.
+    The bound is a solid line if all samples are certified, and dashed if it is an estimate. A dot
+    marks, for each gamma that has a part in it, the mean squared distance $\hat\rho$ of the
+    maximisers, at which the loss is attained.
 
     Args:
         certificate: what `robust.certificate` returned.
@@ -110,7 +110,7 @@ def certificate(certificate: Any, attack: Any = None) -> Figure:
     >>> figure.axes[0].get_ylabel()
     'mean loss'
     """
-    _with("certificate", certificate, "robust.certificate", ("rho", "inner", "clean", "n"))
+    _with("certificate", certificate, "robust.certificate", ("rho", "inner", "share", "curvature"))
     if attack is not None:
         _with("attack", attack, "robust.transport_attack", ("cost", "reached"))
     figure = Figure(figsize=(8.5, 4.5), layout="constrained")
@@ -245,29 +245,24 @@ def draw_cost(axes: Axes, best: BestP) -> None:
 
 def draw_certificate(axes: Axes, certificate: Any, attack: Any = None) -> None:
     """Draw a certificate into axes that are there already."""
-    inner = certificate.inner
+    inner = [at for at in certificate.inner if at.share == certificate.share]
     end = float(np.max(certificate.rho)) or max(at.rho_hat for at in inner) or 1.0
     seen = [at for at in inner if at.rho_hat <= end]
     rho = np.unique([*np.linspace(0, end, POINTS), *(at.rho_hat for at in seen)])
-    bounds = np.stack([at.gamma * rho + at.phi + at.gap for at in inner])
-    shares = np.array([at.share for at in inner])
-    proof = np.min(np.where(shares[:, None] == 1, bounds, np.inf), axis=0)
-    best = np.argmin(bounds, axis=0)
+    bound = np.min([at.gamma * rho + at.phi + at.gap for at in inner], axis=0)
     reached = None if attack is None else np.interp(rho, attack.cost, attack.reached)
     of = "" if len(inner) == 1 else f"\n(the best of {len(inner)} γ)"
-    if np.all(np.isfinite(proof)):
-        axes.plot(rho, proof, color=COLOURS[0], linewidth=2, label=f"certified: at most this{of}")
+    n = certificate.n
+    if certificate.share < 1:
+        label = f"estimate, can be too small:\n{round(certificate.share * n):,} of {n:,} certified"
+        axes.plot(rho, bound, color=COLOURS[0], linestyle=DASHES[1], linewidth=2, label=label)
+    else:
+        sure, words = "certified", "the worst case, as far as\nconcavity was looked at"
+        if certificate.curvature is not None:
+            sure, words = "proved", "the worst case is in between"
+        axes.plot(rho, bound, color=COLOURS[0], linewidth=2, label=f"{sure}: at most this{of}")
         if reached is not None:
-            words = "the worst case is in between"
-            axes.fill_between(rho, reached, proof, color=COLOURS[4], alpha=0.15, lw=0, label=words)
-    guessed = shares[best] < 1
-    if np.any(guessed):
-        # Rounded down: what is left out of a certificate is not rounded away.
-        least, most = np.floor(1000 * np.sort(shares[best][guessed])[[0, -1]]) / 10
-        part = f"{least:g} %" if least == most else f"{least:g} to {most:g} %"
-        label = f"estimate: certified for\n{part} of the samples"
-        line = np.where(guessed, np.min(bounds, axis=0), np.nan)
-        axes.plot(rho, line, color=COLOURS[0], linestyle=DASHES[1], linewidth=2, label=label)
+            axes.fill_between(rho, reached, bound, color=COLOURS[4], alpha=0.15, lw=0, label=words)
     if reached is not None:
         label = "strongest attack found"
         axes.plot(rho, reached, color=COLOURS[1], linewidth=2, label=label)
@@ -293,13 +288,12 @@ def draw_certificate(axes: Axes, certificate: Any, attack: Any = None) -> None:
             label="attained: all samples at their\nmaximisers (ρ̂), one γ a dot",
         )
     axes.set_xlim(0, end)
-    # A proof that needs a large gamma may be far above all else.
-    top = max(np.max(bounds.min(axis=0)), -np.inf if reached is None else np.max(reached))
+    top = max(np.max(bound), -np.inf if reached is None else np.max(reached))
     room = 0.08 * (top - certificate.clean)
     axes.set_ylim(certificate.clean - room, top + room)
     axes.set_xlabel("ρ, mean squared distance that the samples may be moved")
     axes.set_ylabel("mean loss")
-    title = f"What the loss on {certificate.n:,} samples can be when they are moved"
+    title = f"What the loss on {n:,} samples can be when they are moved"
     axes.set_title(title, loc="left", fontsize="medium")
     tidy(axes)
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")

@@ -11,6 +11,7 @@ from rsgda.cli_robust import folder, told
 from rsgda.cli_robust.source import Source, apart, grid, some
 from rsgda.robust.curves import Robustness, robustness
 
+FILES = ("robustness.csv", "robustness.png", "report.html")
 WORDS = {"l2": "L2", "linf": "L∞"}
 
 
@@ -33,7 +34,9 @@ class Seen(NamedTuple):
     curve: Robustness
 
 
-def run(path: Path, source: Source, *, against: Path | None, attack: Attack, out: Path) -> None:
+def run(
+    path: Path, source: Source, *, against: Path | None, attack: Attack, out: Path, force: bool
+) -> None:
     """Measure one or two models on the samples of a file, and leave a folder with the numbers."""
     if against is not None and against.absolute() == path.absolute():
         raise ValueError(f"--against must be another model than {path}.")
@@ -41,6 +44,7 @@ def run(path: Path, source: Source, *, against: Path | None, attack: Attack, out
     if against is not None:
         models[_name(against, path)] = folder.load(against)
         _check_alike(*models.values())
+    folder.check_report(out, FILES, force)
     first = next(iter(models.values()))
     samples = first.known.read(source)
     told.say_read(source.path, samples)
@@ -155,8 +159,8 @@ def _page(
         each = report.table(("class", "samples", f"right as they are{of}"), rows)
         sections.append(report.Section("Class by class", [each]))
     settings = {
-        "attack": f"projected gradients, {attack.steps} steps from each of {attack.restarts} "
-        f"starts, on the loss and on the margin, seed {attack.seed}",
+        "attack": f"projected gradients, {attack.steps} steps from each random start, on the loss "
+        f"and on the margin; starts: {attack.restarts}, seed: {attack.seed}",
         "norm": WORDS[attack.norm],
         "samples attacked": f"{curve.n:,} of {len(y):,}",
     }
@@ -174,6 +178,9 @@ def _falls(seen: dict[str, Seen]) -> str:
     words = []
     for name, one in seen.items():
         low = one.curve.radii[one.curve.accuracy < 0.5]
-        fate = f"fewer than half from radius {low[0]:g} on" if len(low) else "half or more at all"
-        words.append(f"Under attack, {name} has {fate} right.")
+        words.append(
+            f"From radius {low[0]:g} on, {name} gets fewer than half of the samples right."
+            if len(low)
+            else f"At all radii, {name} gets at least half of the samples right."
+        )
     return " ".join(words)

@@ -9,17 +9,15 @@ import numpy as np
 from rsgda import plots, report
 from rsgda.cli_robust import folder, told
 from rsgda.cli_robust.source import Source, grid, some
-from rsgda.cli_robust.told import at_most, percent
+from rsgda.cli_robust.told import at_most
 from rsgda.inner import ConcavityWarning
 from rsgda.robust.attacks import wrm_attack
 from rsgda.robust.budget import TransportAttack, transport_attack
 from rsgda.robust.certificate import Certificate
 
-TIMES = (0.5, 1.0, 2.0, 4.0)  # the gammas, in those of the model
-GAMMA = 1.3  # for a model that has none
-
-COLUMNS = ("rho", "loss at most", "certified for", "certified for all", "gamma", "attack found")
-CSV_COLUMNS = ("rho", "bound", "share", "proof", "gamma", "attack")
+GAMMA = 1.3  # of the attack that finds rhos, for a model that has none
+CSV_COLUMNS = ("rho", "bound", "share", "gamma", "attack")
+FILES = ("certificate.csv", "certificate.png", "report.html")
 
 
 def run(
@@ -32,9 +30,11 @@ def run(
     samples: int,
     seed: int,
     out: Path,
+    force: bool,
 ) -> None:
     """Certify a model on the samples of a file, and leave a folder with the numbers."""
     model = folder.load(path)
+    folder.check_report(out, FILES, force)
     classifier = model.classifier
     read = model.known.read(source)
     told.say_read(source.path, read)
@@ -44,9 +44,8 @@ def run(
     X, y = X[places], y[places]
     inputs = classifier.inputs(X)
     codes = np.searchsorted(classifier.classes_, y)
-    own = classifier.gamma if np.isfinite(classifier.gamma) else GAMMA
-    gamma = [own * times for times in TIMES] if gamma is None else gamma
     if rho is None:
+        own = classifier.gamma if np.isfinite(classifier.gamma) else GAMMA
         moved = wrm_attack(
             classifier.network_, inputs, codes, gamma=own, key=jr.key(seed), loss=classifier.loss,
             label_smoothing=classifier.label_smoothing, box=classifier.box,
@@ -55,7 +54,7 @@ def run(
         rho = grid(2 * float(np.sum(np.square(inputs - np.asarray(moved))) / len(y)))
     rho = sorted(set(rho))
     with warnings.catch_warnings():
-        # The share of samples that it is no proof for is shown, and explained in the page.
+        # The message is shown, and says how many samples are certified.
         warnings.simplefilter("ignore", ConcavityWarning)
         found = classifier.certificate(X, y, rho, gamma=gamma, progress=told.is_watched())
     attack = transport_attack(
@@ -64,26 +63,36 @@ def run(
         label_smoothing=classifier.label_smoothing, box=classifier.box,
         progress=told.is_watched(),
     )  # fmt: skip
-    rows = list(
-        zip(rho, found.bound, found.share, found.proof, found.gamma, attack.loss, strict=True)
-    )
+    rows = list(zip(rho, found.bound, found.gamma, attack.loss, strict=True))
     shown = [
-        (f"{r:g}", at_most(bound), percent(share), at_most(proof), f"{g:g}", f"{loss:.4g}")
-        for r, bound, share, proof, g, loss in rows
+        (f"{r:g}", at_most(bound), f"{g:g}" if np.isfinite(g) else "–", f"{loss:#.4g}")
+        for r, bound, g, loss in rows
     ]
-    told.say(f"the mean loss on {found.n:,} samples, which is {found.clean:.4g}, when they move:")
-    told.show(COLUMNS, shown, right=0)
     told.say(found.message)
+    told.say(f"the mean loss on {found.n:,} samples, which is {found.clean:#.4g}, when they move:")
+    told.show(_columns(found), shown, right=0)
     figure = plots.certificate(found, attack)
     page = _page(model, source, found, attack, n, told.svg(figure), shown)
     told.write(
         out,
         {
-            "certificate.csv": told.as_csv(CSV_COLUMNS, [[float(v) for v in row] for row in rows]),
+            "certificate.csv": told.as_csv(
+                CSV_COLUMNS,
+                [(r, float(b), found.share, float(g), float(loss)) for r, b, g, loss in rows],
+            ),
             "certificate.png": plots.saved(figure, "png"),
             "report.html": page.encode(),
         },
     )
+
+
+def _columns(found: Certificate) -> tuple[str, ...]:
+    most = "loss at most" if found.share == 1 else "loss at most, an estimate"
+    return ("rho", most, "gamma", "attack found")
+
+
+def _certified(found: Certificate) -> int:
+    return round(found.share * found.n)
 
 
 def _page(
@@ -97,58 +106,58 @@ def _page(
 ) -> str:
     place = len(found.rho) // 2
     rho = f"{found.rho[place]:g}"
-    proved = bool(np.isfinite(found.proof[place]))
-    bound, share = (found.proof[place], 1.0) if proved else (found.bound[place], found.share[place])
+    sure = found.share == 1
+    most = "at most" if sure else "estimated to be at most"
     numbers = {
-        "mean loss, not moved": f"{found.clean:.4g}",
-        f"at most, moved by rho {rho}": at_most(bound),
-        "of the samples are certified for that": percent(share),
-        f"by the strongest attack found at rho {rho}": f"{attack.loss[place]:.4g}",
+        "mean loss, not moved": f"{found.clean:#.4g}",
+        f"{most}, moved by rho {rho}": at_most(found.bound[place]),
+        "samples are certified": f"{_certified(found):,} of {found.n:,}",
+        f"by the strongest attack found at rho {rho}": f"{attack.loss[place]:#.4g}",
     }
     first: list[str] = [report.numbers(numbers)]
-    if np.any(found.share < 1):
+    if not sure:
         first.append(
             report.notice(
-                "With some of the gammas a part of the samples only is certified. For the others "
-                "the bound is an estimate that can be too small, as concavity failed there. A "
-                "larger --gamma certifies more."
+                "Not all samples are certified, so that the bound is an estimate that can be too "
+                "small. A larger --gamma certifies more."
             )
         )
     says = "rho is the mean squared distance by which samples may be moved. "
-    if proved:
+    if sure:
         says += (
-            "Whatever way they are, the mean loss stays under the solid upper line, as far as "
-            "concavity was looked at; the lower line is reached by an attack, so that the worst "
-            "case lies between the two. The nearer they are, the more is known."
+            "As far as concavity was looked at, the mean loss stays under the upper line, whatever "
+            "way they are moved. The lower line is reached by an attack. The worst case is then "
+            "between the two, and the nearer they are, the more is known of it."
         )
     else:
         says += (
             "The upper line is an estimate of how high the mean loss can get, and can be too low; "
             "the lower one is reached by an attack, so that the worst case is there or above."
         )
-    figure = report.figure(svg, shows="The certified loss and the attack against rho.", says=says)
+    figure = report.figure(svg, shows="The bound and the attack against rho.", says=says)
     words = (
-        "“Loss at most” takes the best gamma at each rho; the next column has the part of the "
-        "samples that are certified with it. “Certified for all” takes only gammas with which all "
-        "samples are. A sample is certified if its objective was concave wherever it was looked at."
+        "At each rho the best gamma is taken, of those that certify most samples. A sample is "
+        "certified if its objective was strongly concave wherever it was looked at. At rho 0 "
+        "nothing moves."
     )
     settings = {
         "model": str(model.folder),
         "samples": f"{found.n:,} of {n:,}",
         "gammas": ", ".join(f"{at.gamma:g}" for at in found.inner),
-        "certified samples at each": ", ".join(percent(at.share) for at in found.inner),
+        "certified samples at each": ", ".join(f"{np.sum(at.certified):,}" for at in found.inner),
         **{name: value for name, value in told.settings(model).items() if name != "gamma"},
         "gamma of the fit": f"{model.classifier.gamma:g}",
     }
     sections = [
         report.Section("", first),
         report.Section("The certificate", [figure, found.message]),
-        report.Section("Numbers", [report.table(COLUMNS, shown, right=0), words]),
+        report.Section("Numbers", [report.table(_columns(found), shown, right=0), words]),
         report.Section("Settings", [report.settings(settings)]),
     ]
     return report.page(
         f"How much {model.folder.absolute().name} can lose on {source.path.name}",
         sections,
-        about=f"A bound on its loss on {found.n:,} samples, whatever way they are moved.",
+        about=f"{'A bound on' if sure else 'An estimate of'} its loss on {found.n:,} samples when "
+        "they are moved, and what an attack reaches.",
         foot=told.versions(),
     )

@@ -43,6 +43,7 @@ Label = Annotated[
         metavar="NAME", help="The column of the labels, for .csv.", show_default="the last"
     ),
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace what --out holds.")]
 Seed = Annotated[int, typer.Option(help="All randomness; equal seeds give equal results.")]
 
 
@@ -93,7 +94,8 @@ def fit(
     epochs: Annotated[
         float | None,
         typer.Option(
-            help="Passes over the data.", show_default="20, or more until 3,000 gradients"
+            help="Passes over the data.",
+            show_default="20, or more until 3,000 gradients or 500 epochs",
         ),
     ] = None,
     batch_size: Annotated[
@@ -204,6 +206,7 @@ def evaluate(
         Path | None,
         typer.Option(metavar="DIR", help="Where to write.", show_default="MODEL/evaluate"),
     ] = None,
+    force: Force = False,
 ) -> None:
     """Measure the accuracy, and what is left of it when samples are attacked.
 
@@ -222,6 +225,7 @@ def evaluate(
             against=against,
             attack=attacked.Attack(norm, wanted, steps, restarts, samples, seed),
             out=out or model / "evaluate",
+            force=force,
         )
 
 
@@ -244,7 +248,7 @@ def certify(
         typer.Option(
             metavar="GAMMA,...",
             help="Penalties, the best of which is taken at each rho.",
-            show_default="0.5, 1, 2 and 4 times the model's",
+            show_default="doubled until all samples are certified",
         ),
     ] = None,
     steps: Annotated[int, typer.Option(help="Gradient steps of the attacks beside it.")] = 40,
@@ -254,6 +258,7 @@ def certify(
         Path | None,
         typer.Option(metavar="DIR", help="Where to write.", show_default="MODEL/certify"),
     ] = None,
+    force: Force = False,
 ) -> None:
     """Bound the loss whatever way the samples are moved, beside the strongest attack found.
 
@@ -274,6 +279,7 @@ def certify(
             samples=samples,
             seed=seed,
             out=out or model / "certify",
+            force=force,
         )
 
 

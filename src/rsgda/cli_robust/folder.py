@@ -5,6 +5,7 @@ It is the folder of `RobustClassifier.save` with one file more, which names the 
 
 import hashlib
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -40,8 +41,7 @@ class Model(NamedTuple):
 
 def check_room(out: Path, force: bool) -> None:
     """Refuse a folder for a fit that holds anything else, or a model already."""
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out must be a folder, {out} is a file.")
+    check_writable(out)
     if (out / NOTE).exists():
         if not force:
             raise ValueError(
@@ -54,6 +54,32 @@ def check_room(out: Path, force: bool) -> None:
             raise ValueError(
                 f"--out must be a new or empty folder or one of a fit, {out} holds {foreign[:3]}."
             )
+
+
+def check_report(out: Path, files: tuple[str, ...], force: bool) -> None:
+    """Refuse a folder for a report that holds one already."""
+    check_writable(out)
+    held = [name for name in files if (out / name).exists()]
+    if held and not force:
+        raise ValueError(
+            f"{out} holds {', '.join(held)} already; choose another --out, or replace what is "
+            "there with --force."
+        )
+
+
+def check_writable(out: Path) -> None:
+    """Refuse a place where nothing can be written, before anything is computed."""
+    if out.exists() and not out.is_dir():
+        raise NotADirectoryError(f"--out must be a folder, {out} is a file.")
+    above = next(path for path in (out, *out.absolute().parents) if path.exists())
+    try:
+        with tempfile.TemporaryDirectory(prefix=SAVING, dir=above):
+            pass
+    except OSError as error:
+        raise OSError(
+            f"--out must be a folder that can be read and written, but {out} cannot: "
+            f"{error.strerror or error}."
+        ) from error
 
 
 def save(out: Path, classifier: RobustClassifier, preparation: Preparation) -> None:
@@ -102,7 +128,7 @@ def load(folder: Path) -> Model:
     if not file.exists():
         return Model(folder, classifier, Preparation())
     try:
-        preparation = _read(file, classifier.n_features_in_, _digest(folder / NOTE))
+        preparation = _read(file, math.prod(classifier.shape_), _digest(folder / NOTE))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{file} is damaged, fit again: {error}.") from error
     return Model(folder, classifier, preparation)

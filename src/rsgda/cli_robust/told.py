@@ -22,6 +22,10 @@ from rsgda.reproduce.runner import write_aside
 
 PACKAGES = ("rsgda", "jax", "numpy", "scikit-learn")
 HIDDEN = ("checkpoint", "progress")
+AUTOMATIC = {
+    "alpha": "0.1, divided by the mean square of the inputs where that is above one",
+    "eta": "the size of a minibatch / (4 gamma)",
+}
 STOPPING = ("validation_fraction", "n_iter_no_change")
 MOST_CLASSES = 30
 
@@ -93,6 +97,15 @@ def percent(part: Any, digits: int = 1) -> str:
     return f"{100 * part:.{digits}f} %"
 
 
+def number(value: Any) -> str:
+    """Return a number that is to be read, not computed with.
+
+    >>> number(3000.0), number(49.96), number(0.25)
+    ('3,000', '50', '0.25')
+    """
+    return f"{value:,.0f}" if value >= 10 else f"{value:.3g}"
+
+
 def at_most(value: Any) -> str:
     """Return an upper bound in four digits, rounded up.
 
@@ -117,15 +130,23 @@ def by_class(y: np.ndarray, right: np.ndarray, classes: np.ndarray) -> list[tupl
 def settings(model: Model) -> dict[str, str]:
     """Return the settings of a model in words."""
     found, fitted = {}, model.classifier
+    own = () if fitted.algorithm is None else ("p", "alpha", "eta")  # which it has itself
     for name, value in fitted.get_params(deep=False).items():
-        if name in HIDDEN or (name in STOPPING and not fitted.early_stopping):
+        if name in (*HIDDEN, *own) or (name in STOPPING and not fitted.early_stopping):
             continue
-        if value is None and name in ("alpha", "eta", "epochs"):
-            found[name] = "automatic"
+        if name == "eta" and np.isinf(fitted.gamma):
+            continue  # there are no adversaries
+        if value is None and name in AUTOMATIC:
+            found[name] = AUTOMATIC[name]
         elif isinstance(value, bool):
             found[name] = "yes" if value else "no"
         elif value is not None:
             found[name] = short(value) if callable(value) else str(value)
+    history = fitted.history_
+    found["epochs"] = number(history["epoch"][-1])
+    done = history["descents" if fitted.per_batch else "gradients"][-1]
+    if done and np.isclose(history["epoch"][-1], done):
+        found["batch_size"] = f"all samples, as there are no more than {fitted.batch_size:,}"
     found["network"] = fitted.network_name_
     found["inputs"] = units(model)
     return {name.replace("_", " "): value for name, value in found.items()}

@@ -134,19 +134,25 @@ def _fit(
     if checkpoint.exists():
         told.say(f"{checkpoint} holds an unfinished fit, which continues")
     classifier.set_params(checkpoint=checkpoint)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(record=True, category=UserWarning, action="always") as noted:
         warnings.simplefilter("ignore", ConvergenceWarning)
         try:
             classifier.fit(X, y)
-        except CheckpointMismatch as error:
+        except ValueError as error:
+            further = str(error).startswith("`steps` must be at least the")
+            if not (further or isinstance(error, CheckpointMismatch)):
+                raise
             if not force:
+                other = "that has gone further than --epochs" if further else "of another call"
                 raise ValueError(
-                    f"{out} holds an unfinished fit of another call; make that call again, choose "
-                    f"another --out, or begin anew with --force. ({error})"
+                    f"{out} holds an unfinished fit {other}; make that call again, choose another "
+                    "--out, or begin anew with --force." + ("" if further else f" ({error})")
                 ) from error
             told.say("it is another fit's and is removed")
             folder.forget_checkpoint(out)
             classifier.fit(X, y)
+    for note in noted:
+        told.say(f"note: {str(note.message).replace('`X`', 'DATA')}")
     if classifier.status_ == "DIVERGED":
         folder.forget_checkpoint(out)
         raise ValueError(
@@ -170,7 +176,7 @@ def _measured(
         best = np.max(history["validation_accuracy"])
         numbers["right in validation, at best"] = told.percent(best)
     numbers["right on training samples"] = told.percent(classifier.score(*trained))
-    numbers["epochs"] = f"{history['epoch'][-1]:,.3g}"
+    numbers["epochs"] = told.number(history["epoch"][-1])
     numbers["gradients"] = f"{history['gradients'][-1]:,}"
     return numbers, rows
 

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import zipfile
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,8 +88,9 @@ def read_samples(
 
 def _npz(path: Path) -> Samples:
     try:
-        # Opened here, as NumPy leaves a file open that is no archive.
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as held:
+        if not zipfile.is_zipfile(path):
+            raise ValueError("it is no archive; save it with numpy.savez(file, X=X, y=y)")
+        with np.load(path, allow_pickle=False) as held:
             missing = [name for name in ("X", "y") if name not in held]
             if missing:
                 raise ValueError(
@@ -101,7 +103,7 @@ def _npz(path: Path) -> Samples:
         if "allow_pickle" in said:
             said = "X or y is an array of objects; save numbers and strings as arrays of them"
         raise ValueError(f"{path} must hold arrays X and y, but {said}.") from error
-    return _samples(path, X, y, "X", "y")
+    return _samples(X, y, path)
 
 
 def _idx(path: Path, labels: str | os.PathLike[str] | None) -> Samples:
@@ -123,43 +125,49 @@ def _idx(path: Path, labels: str | os.PathLike[str] | None) -> Samples:
     y = read_idx(labels)
     if X.ndim < 2 <= y.ndim:
         raise ValueError(f"{path} holds labels and {labels} images; exchange the two.")
-    samples = _samples(path, X, y, "it", str(labels))
+    samples = _samples(X, y, path, labels)
     return samples._replace(note="; ".join(filter(None, (note, samples.note))))
 
 
-def _samples(path: Path, X: np.ndarray, y: np.ndarray, of_X: str, of_y: str) -> Samples:
-    """Return arrays as samples; refuse those that are none."""
+def _samples(X: np.ndarray, y: np.ndarray, path: Path, labels: Any = None) -> Samples:
+    """Return arrays as samples; refuse those that are none. Labels may have their own file."""
+    of_X, of_y = (f"{path}: X", f"{path}: y") if labels is None else (str(path), str(labels))
     if X.dtype.kind not in "biuf":
-        raise ValueError(f"{path}: {of_X} must hold numbers, got {X.dtype}.")
+        raise ValueError(f"{of_X} must hold numbers, got {X.dtype}.")
     if X.ndim not in (2, 3, 4) or 0 in X.shape:
         raise ValueError(
-            f"{path}: {of_X} must be n × features or n × height × width (× channels), got "
-            f"{X.shape}."
+            f"{of_X} must be n × features or n × height × width (× channels), got {X.shape}."
+        )
+    if X.ndim == 4 and X.shape[1] in (1, 3) and X.shape[2] == X.shape[3] > 4:
+        raise ValueError(
+            f"{of_X} must have the channels of images last, n × height × width × channels, got "
+            f"{X.shape}; save numpy.moveaxis(X, 1, -1)."
         )
     if y.ndim != 1 or y.dtype.kind not in "biufUS":
         raise ValueError(
-            f"{path}: {of_y} must hold one label a sample, got {y.shape} of type {y.dtype}."
+            f"{of_y} must hold one label a sample, got shape {y.shape} of type {y.dtype}."
         )
     if len(X) != len(y):
-        raise ValueError(f"{path}: {of_X} has {len(X)} samples, and {of_y} {len(y)} labels.")
+        of_y = "y" if labels is None else of_y
+        raise ValueError(f"{of_X} has {len(X):,} samples, and {of_y} has {len(y):,} labels.")
     if y.dtype.kind == "S":
         y = np.char.decode(y, "utf-8")
     if y.dtype.kind == "f" and not np.all(np.isfinite(y)):
-        raise ValueError(f"{path}: {of_y} must hold a label for each sample, got NaN or infinity.")
+        raise ValueError(f"{of_y} must hold a label for each sample, got NaN or infinity.")
     y = y.astype(np.int64) if y.dtype.kind in "iu" else y
     if X.dtype == np.uint8:
         pixels = X.astype(np.float32) / np.float32(255)
         return Samples(pixels, y, note="pixels of type uint8 divided by 255")
     if X.ndim > 2 and X.dtype.kind != "f":
         raise ValueError(
-            f"{path}: {of_X} must hold pixels of type uint8 or, in [0, 1], floating, got {X.dtype}."
+            f"{of_X} must hold pixels of type uint8 or, in [0, 1], floating, got {X.dtype}."
         )
     X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
     if not np.all(np.isfinite(X)):
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(X))[0])
         raise ValueError(
-            f"{path}: {of_X} must hold finite numbers, got {X[where]} at {list(where)}; leave such "
-            "samples out or fill the gaps."
+            f"{of_X} must hold finite numbers, got {X[where]} at {list(where)}; leave such samples "
+            "out or fill the gaps."
         )
     return Samples(X, y)
 

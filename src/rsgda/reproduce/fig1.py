@@ -9,20 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from rsgda.reproduce.outcome import Finding, Outcome, Tell
-from rsgda.reproduce.robust_cells import Cells, Curve
+from rsgda.reproduce.robust_cells import Curve
 from rsgda.reproduce.robust_figure import draw_fig1
-from rsgda.reproduce.robust_numbers import (
-    FAILS,
-    HOLDS,
-    OPEN,
-    Group,
-    caption,
-    curves_csv,
-    described,
-    groups,
-    summary_csv,
-)
+from rsgda.reproduce.robust_numbers import FAILS, HOLDS, OPEN, Group, groups
 from rsgda.reproduce.robust_setting import OBJECTIVES, Budget, Cell, Scale, seeded
+from rsgda.reproduce.robust_target import outcome
 
 LOOPS = (1, 3)
 ALPHA = 0.25
@@ -47,24 +38,10 @@ SCALES = {
 
 def run(scale: str, tell: Tell, work: Path | None = None) -> Outcome:
     """Run the cells, compare and draw at a named scale."""
-    return outcome(SCALES[scale], tell, work)
-
-
-def outcome(scale: Scale, tell: Tell, work: Path | None = None) -> Outcome:
-    """Run the cells, compare and draw."""
-    curves = Cells(scale, work).run(cells(scale), lambda done, what: tell(0.95 * done, what))
-    tell(0.95, "drawing")
-    png, pdf = draw_fig1(curves, caption(scale))
-    return Outcome(
-        files={
-            "fig1.csv": curves_csv(curves),
-            "summary.csv": summary_csv(curves),
-            "fig1.png": png,
-            "fig1.pdf": pdf,
-        },
-        settings={**described(scale, curves), "m": list(LOOPS), "alpha": ALPHA},
-        findings=tuple(findings(curves)),
-    )
+    return outcome(
+        "fig1", SCALES[scale], cells(SCALES[scale]), draw=draw_fig1, judge=findings,
+        settings={"m": list(LOOPS), "alpha": ALPHA}, tell=tell, work=work,
+    )  # fmt: skip
 
 
 def cells(scale: Scale) -> list[Cell]:

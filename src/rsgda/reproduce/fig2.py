@@ -4,10 +4,10 @@ from pathlib import Path
 
 from rsgda.reproduce.fig2_claims import best_of_each_p, findings
 from rsgda.reproduce.outcome import Outcome, Tell
-from rsgda.reproduce.robust_cells import Cells
+from rsgda.reproduce.robust_cells import Curve
 from rsgda.reproduce.robust_figure import draw_fig2
-from rsgda.reproduce.robust_numbers import caption, curves_csv, described, summary_csv
 from rsgda.reproduce.robust_setting import ETA, Budget, Cell, Scale, seeded
+from rsgda.reproduce.robust_target import outcome
 
 PS = (0.1, 0.25, 0.5, 0.9)
 ALPHAS = (0.2, 0.25, 0.3)
@@ -33,30 +33,21 @@ SCALES = {
 
 def run(scale: str, tell: Tell, work: Path | None = None) -> Outcome:
     """Run the cells, judge and draw at a named scale."""
-    return outcome(SCALES[scale], tell, work)
+    planned = cells(SCALES[scale])
+    settings = {
+        "p": list(PS),
+        "alpha": sorted({cell.alpha for cell in planned} - {*LARGER}),
+        "larger_alpha": list(LARGER),
+        "eta": [ETA, *ETAS],
+    }
+    return outcome(
+        "fig2", SCALES[scale], planned, draw=_draw, judge=findings, settings=settings, tell=tell,
+        work=work,
+    )  # fmt: skip
 
 
-def outcome(scale: Scale, tell: Tell, work: Path | None = None) -> Outcome:
-    """Run the cells, judge and draw."""
-    curves = Cells(scale, work).run(cells(scale), lambda done, what: tell(0.95 * done, what))
-    tell(0.95, "drawing")
-    png, pdf = draw_fig2(curves, best_of_each_p(curves), caption(scale))
-    return Outcome(
-        files={
-            "fig2.csv": curves_csv(curves),
-            "summary.csv": summary_csv(curves),
-            "fig2.png": png,
-            "fig2.pdf": pdf,
-        },
-        settings={
-            **described(scale, curves),
-            "p": list(PS),
-            "alpha": sorted({cell.alpha for cell in cells(scale)} - {*LARGER}),
-            "larger_alpha": list(LARGER),
-            "eta": [ETA, *ETAS],
-        },
-        findings=tuple(findings(curves)),
-    )
+def _draw(curves: list[Curve], caption: str) -> tuple[bytes, bytes]:
+    return draw_fig2(curves, best_of_each_p(curves), caption)
 
 
 def cells(scale: Scale) -> list[Cell]:

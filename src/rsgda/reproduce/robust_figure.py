@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from rsgda.plots import COLOURS, GREY, saved, tidy
 from rsgda.reproduce.robust_cells import Curve
@@ -29,9 +30,7 @@ def draw_fig1(curves: list[Curve], caption: str) -> tuple[bytes, bytes]:
             for group in pair:
                 draw_phi(panel, group)
             panel.set_title(f"m = {m}, p = 1/{m + 1}", fontsize="medium", loc="left")
-            panel.legend(framealpha=0.7, edgecolor="none", fontsize="small", loc="upper right")
-            tell_share(panel, pair)
-            _with_gradients(panel, pair)
+            _finish_phi(panel, pair)
         draw_accuracies(row[-1], groups(curves, objective=objective))
         row[-1].legend(frameon=False, fontsize="small", loc="lower right")
         row[0].set_ylabel(f"φ(θ)\n{OBJECTIVES[objective].title}", fontsize="small")
@@ -48,10 +47,8 @@ def draw_fig2(curves: list[Curve], shown: list[Cell], caption: str) -> tuple[byt
         best = sorted((g for g in mine if g.cell in shown), key=lambda g: g.cell.p)
         for group in best:
             draw_phi(row[0], group)
-        row[0].legend(framealpha=0.7, edgecolor="none", fontsize="small", loc="upper right")
         row[0].set_ylabel(f"φ(θ)\n{OBJECTIVES[objective].title}", fontsize="small")
-        tell_share(row[0], best)
-        _with_gradients(row[0], best)
+        _finish_phi(row[0], best)
         draw_accuracies(row[1], best)
         draw_ends(row[2], mine)
         draw_rule(row[3], mine, OBJECTIVES[objective].floor)
@@ -73,18 +70,15 @@ def draw_phi(panel: Axes, group: Group) -> None:
     tidy(panel)
 
 
-def tell_share(panel: Axes, runs: Sequence[Group]) -> None:
-    """Say in a panel for which share of samples phi is certified at the end."""
+def certified_share(runs: Sequence[Group]) -> str | None:
+    """Say for which share of samples phi is certified at the end."""
     shares = np.concatenate(
         [group.of("certified")[:, -1] for group in runs if group.finished] or [[]]
     )
     if not shares.size:
-        return
+        return None
     low, high = f"{shares.min():.0%}", f"{shares.max():.0%}"
-    panel.annotate(
-        f"certified at the end: {low if low == high else f'{low} to {high}'} of the samples",
-        (0.02, 0.02), xycoords="axes fraction", fontsize="x-small", color=GREY,
-    )  # fmt: skip
+    return f"certified at the end: {low if low == high else f'{low} to {high}'}"
 
 
 def draw_accuracies(panel: Axes, runs: Sequence[Group]) -> None:
@@ -105,7 +99,9 @@ def draw_accuracies(panel: Axes, runs: Sequence[Group]) -> None:
         f"filter: {KEPT:.0%}", (1, 100 * KEPT), xycoords=("axes fraction", "data"), ha="right",
         va="bottom", fontsize="small", color=GREY,
     )  # fmt: skip
-    panel.set_ylim(max(50, panel.get_ylim()[0]), 100)
+    # From the first look on: before it a network guesses.
+    lowest = min(float(np.nanmin(group.of("accuracy")[:, 1:])) for group in runs)
+    panel.set_ylim(max(50, 10 * int(10 * lowest)), 100)
     panel.set_xlabel("epochs")
     panel.set_title("validation accuracy, %", fontsize="medium", loc="left")
     tidy(panel)
@@ -173,6 +169,25 @@ def _objectives(curves: list[Curve]) -> list[str]:
 def _panels(rows: int, columns: int) -> tuple[Figure, Any]:
     figure = Figure(figsize=(3.4 * columns, 3.3 * rows + 0.6), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def _finish_phi(panel: Axes, runs: Sequence[Group]) -> None:
+    """Give a panel with curves of phi its axes and its legend."""
+    low = min(float(np.nanmin(group.band[0])) for group in runs)
+    high = max(float(np.nanmax(group.band[1])) for group in runs)
+    if low > 0 and high > 3 * low:
+        # The first fall would else leave no room for what comes after.
+        panel.set_yscale("log")
+        panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        panel.yaxis.set_minor_locator(NullLocator())
+    panel.set_ylim(top=high * (high / low) ** 0.35 if panel.get_yscale() == "log" else None)
+    legend = panel.legend(
+        framealpha=0.7, edgecolor="none", fontsize="small", loc="upper right",
+        title=certified_share(runs), title_fontsize="x-small", alignment="left",
+    )  # fmt: skip
+    legend.get_title().set_color(GREY)
+    _with_gradients(panel, runs)
 
 
 def _with_gradients(panel: Axes, runs: Sequence[Group]) -> None:

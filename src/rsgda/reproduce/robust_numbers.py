@@ -171,9 +171,11 @@ def under_the_floor(runs: list[Group]) -> Under:
 def caption(scale: Scale) -> str:
     """Say what the bands are and how much was run."""
     data = {"digits": "scikit-learn's digits", "mnist": "MNIST"}[scale.data]
-    seeds = ", ".join(f"{b.seeds} seeds ({name})" for name, b in scale.budgets.items())
+    seeds = {name: f"{b.seeds} seed{'s' * (b.seeds > 1)}" for name, b in scale.budgets.items()}
+    told = ", ".join(f"{count} ({name})" for name, count in seeds.items())
+    told = told if len({*seeds.values()}) > 1 else next(iter(seeds.values()))
     return (
-        f"{data}, γ = {GAMMA:g}, b = {BATCH}; lines: means of {seeds}. Bands: all seeds, with the "
+        f"{data}, γ = {GAMMA:g}, b = {BATCH}; lines: means of {told}. Bands: all seeds, with the "
         f"gap of φ where it is certified and {ERRORS:g} standard errors for {scale.rows} samples "
         "in place of all. Where a sample is not certified, its part of φ is the best value found."
     )

@@ -13,8 +13,8 @@ from jax import Array, lax
 from rsgda import _checks
 from rsgda._trees import PyTree, freeze, thaw
 from rsgda.robust.losses import Loss, named
-from rsgda.robust.penalty import Range, check_range
-from rsgda.robust.wrm import as_samples, check_labels
+from rsgda.robust.penalty import Range
+from rsgda.robust.wrm import as_samples, check_inside, check_labels, check_smoothing
 
 CHUNK = 256  # samples at once
 NORMS = ("l2", "linf")
@@ -48,7 +48,7 @@ def pgd(
         network: maps one sample to its logits.
         X: samples, one along the first axis.
         y: labels.
-        radius: $r$ of the ball.
+        radius: $r$ of the ball; 0 moves nothing.
         key: draws the starts; sample j of start i by folding in i and j.
         norm: "l2" or "linf".
         steps: gradient steps from each start.
@@ -68,7 +68,7 @@ def pgd(
     Source: Madry et al. (2018), Section 2.1; the steps that shrink are ours.
     """
     rows = door(network, X, y, key, loss, label_smoothing, box)
-    ball = numbers_of("radius", radius, rows, steps, step_size, restarts)
+    ball = numbers_of("radius", radius, rows, steps, step_size, restarts, ball=True)
     check_norm(norm)
     return _all(rows, functools.partial(run_pgd, rows, ball, norm))
 
@@ -155,14 +155,11 @@ def door(
         raise ValueError(
             f"`key` must be a single key of the new style, such as jax.random.key(0), got {key!r}."
         )
-    if not 0 <= label_smoothing <= 1:
-        raise ValueError(f"`label_smoothing` must lie in [0, 1], got {label_smoothing!r}.")
+    check_smoothing(label_smoothing)
     dtype, ends = samples.dtype, None
     if box is not None:
-        check_range("box", box)
+        check_inside(box, samples)
         ends = (jnp.asarray(box[0], dtype), jnp.asarray(box[1], dtype))
-        if not (float(samples.min()) >= box[0] and float(samples.max()) <= box[1]):
-            raise ValueError(f"`X` must lie in `box` = {box}, where samples are kept.")
     smoothing = jnp.asarray(label_smoothing, dtype)
     host = np.asarray(samples)
     return Rows(freeze(network), host, labels.astype(np.int32), key, named(loss), smoothing, ends)
@@ -177,16 +174,34 @@ def chunks(places: np.ndarray, n: int) -> Iterator[tuple[np.ndarray, int]]:
 
 
 def numbers_of(
-    name: str, size: Any, rows: Rows, steps: Any, step_size: Any, restarts: Any
+    name: str,
+    size: Any,
+    rows: Rows,
+    steps: Any,
+    step_size: Any,
+    restarts: Any,
+    *,
+    ball: bool = False,
 ) -> Numbers:
-    """Check the numbers of an attack; its radius or gamma goes by its name."""
-    _checks.positive(name, size)
+    """Check the numbers of an attack; its radius or gamma goes by its name.
+
+    The radius of a ball may be zero; its square must be finite, as points are projected by it.
+    """
+    dtype = rows.X.dtype
+    if not (ball and _checks.host_number(size) == 0):
+        _checks.positive(name, size)
+        least, most = float(np.finfo(dtype).tiny) * 4, float(np.finfo(dtype).max) / 4
+        most = most**0.5 if ball else most
+        if not least <= size <= most:
+            raise ValueError(
+                f"`{name}` must lie in [{least:.3g}, {most:.3g}], as the samples are of type "
+                f"{dtype}, got {size!r}."
+            )
     for count, least in (("steps", steps), ("restarts", restarts)):
         _checks.whole(count, least, 1)
         _checks.counted(count, least)
     if step_size is not None:
         _checks.positive("step_size", step_size)
-    dtype = rows.X.dtype
     return Numbers(
         jnp.asarray(size, dtype),
         jnp.asarray(steps, jnp.int32),
@@ -290,6 +305,15 @@ def judged(rows: Rows, z: np.ndarray, places: np.ndarray) -> np.ndarray:
     """Return squared distances and losses of samples that were moved."""
     each = _losses(rows.network, rows.y[places], rows.smoothing, rows.loss, z)
     return np.stack([squared_distances(rows, z, places), np.asarray(each, float)])
+
+
+def unmoved(rows: Rows) -> np.ndarray:
+    """Return the losses of the samples themselves."""
+    n = len(rows.X)
+    each = np.empty(n)
+    for places, take in chunks(np.arange(n), n):
+        each[places[:take]] = judged(rows, rows.X[places], places)[1, :take]
+    return each
 
 
 def squared_distances(rows: Rows, z: np.ndarray, places: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from jax import Array
 from rsgda._trees import PyTree
 from rsgda.drive.progress import bar
 from rsgda.robust.attacks import chunks, door, judged, numbers_of, run_pgd, run_wrm
-from rsgda.robust.certificate import budgets
+from rsgda.robust.certificate import LEAST, budgets
 from rsgda.robust.losses import Loss
 from rsgda.robust.penalty import Range
 
@@ -89,7 +89,7 @@ def transport_attack(
     """
     rhos = budgets(rho)
     rows = door(network, X, y, key, loss, label_smoothing, box)
-    most = max(float(np.max(rhos)), np.finfo(np.float32).tiny)
+    most = max(float(np.max(rhos)), LEAST)
     least = max(float(np.min(rhos, initial=most, where=np.asarray(rhos) > 0)), most / 1e3)
     gammas = np.geomspace(10 / least, 0.03 / most, 10) if gammas is None else gammas
     radii = 2 * np.sqrt(np.geomspace(least, most, 4)) if radii is None else radii
@@ -98,7 +98,7 @@ def transport_attack(
         for gamma in _listed("gammas", gammas)
     ]
     for radius in _listed("radii", radii):
-        ball = numbers_of("radii", radius, rows, steps, None, restarts)
+        ball = numbers_of("radii", radius, rows, steps, None, restarts, ball=True)
         attacks.append(functools.partial(run_pgd, rows, ball, "l2"))
     n = len(rows.X)
     points = np.empty((2, 1 + len(attacks), n))  # squared distances and losses

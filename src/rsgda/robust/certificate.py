@@ -1,9 +1,9 @@
 """What the loss can be at most when the samples are moved: a certificate of robustness."""
 
 import dataclasses
-import functools
+import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -12,17 +12,23 @@ import jax.random as jr
 import numpy as np
 from jax import Array
 
+from rsgda import _checks
 from rsgda._search import Best, Numbers
-from rsgda._trees import PyTree, freeze
-from rsgda.drive.progress import Bar, bar
+from rsgda._trees import PyTree
+from rsgda.drive.progress import bar
 from rsgda.inner import ConcavityWarning, numbers, search_rows
 from rsgda.problem import Problem
-from rsgda.robust.attacks import Rows, chunks, door, squared_distances
+from rsgda.robust.attacks import Rows, chunks, door, squared_distances, unmoved
 from rsgda.robust.beyond import Maxima, agree, beyond, convex_between, hold_against_others
 from rsgda.robust.losses import Loss
 from rsgda.robust.penalty import Range
 from rsgda.robust.wrm import wrm
 from rsgda.whole import Whole, whole
+
+START = 1.3  # the gamma that a search begins at
+DOUBLINGS = 16  # as many times, at most, is it doubled and halved
+BISECTIONS = 2  # between a gamma that certifies all samples and one that does not
+LEAST, MOST = 1e-30, 1e30  # gammas that float32 can compute with
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -62,26 +68,26 @@ class Certificate:
 
     Attributes:
         rho: the transport budgets.
-        bound: the smallest `gamma rho + phi + gap` over the gammas.
-        share: the part of the samples that are certified there. With all of them, `bound` is
-            proved if concavity, which was measured at points, holds between these, too; for
-            samples that are not certified it is an estimate that can be too small.
-        proof: the smallest over those gammas alone for which all samples are certified; infinite
-            where there are none.
-        gamma: the gamma that `bound` comes from.
+        bound: the smallest `gamma rho + phi + gap` over the gammas of the largest share, and at
+            rho = 0, where nothing moves, `clean`.
+        gamma: the gamma that it comes from; infinite at rho = 0.
+        share: the part of the samples that are certified with these gammas. If it is 1, `bound`
+            is right where concavity, which was measured at points, holds between these, too. If
+            it is less, `bound` is an estimate that can be too small.
         rest: what the samples that are not certified add to `bound`.
+        curvature: the constant that was given, with which a share of 1 is a proof; or None.
         clean: the mean loss at the samples themselves.
         n: the number of samples.
-        inner: the inner maximum at each gamma, from the smallest.
+        inner: the inner maximum at each gamma that was tried, from the smallest.
         message: what all this means, in words.
     """
 
     rho: Any
     bound: Any
-    share: Any
-    proof: Any
     gamma: Any
+    share: float
     rest: Any
+    curvature: float | None
     clean: float
     n: int
     inner: tuple[Inner, ...] = dataclasses.field(repr=False)
@@ -94,7 +100,8 @@ def certificate(
     y: Any,
     rho: Any,
     *,
-    gamma: float | Sequence[float] = 1.3,
+    gamma: float | Sequence[float] | None = None,
+    curvature: float | None = None,
     loss: str | Loss = "cross_entropy",
     label_smoothing: float = 0.0,
     box: Range | None = None,
@@ -109,15 +116,15 @@ def certificate(
        \varphi_\gamma(x, y) = \max_z \ell(f(z), y) - \gamma \|z - x\|^2 $$
 
     where $W_c$ is the least mean cost of moving the samples to P, $c = \|x - z\|^2$ (not halved)
-    with labels that stay. Of several gammas the best is taken at each rho. At
-    $\hat\rho = \frac{1}{n} \sum_j \|z^*_j - x_j\|^2$ the bound is attained, by moving every sample
-    to its maximiser.
+    with labels that stay. At $\hat\rho = \frac{1}{n} \sum_j \|z^*_j - x_j\|^2$ the bound is
+    attained, by moving every sample to its maximiser. It speaks of the given samples: what others
+    add (Theorem 3 there) is left out.
 
     A sample is certified where $\ell - \gamma \|\cdot\|^2$ was strongly concave wherever it was
     looked at, for it and all others of its label: as in `rsgda.phi` on the ways up from the sample
-    and from where attacks lead, and between these; and where no better point was found. If it is
-    so elsewhere, too, the bound is proved. It speaks of the given samples: what others add
-    (Theorem 3 there) is left out.
+    and from where attacks lead, and between these; and where no better point was found. That is no
+    proof: a narrow peak of the loss that no way leads to is not seen. With `curvature` it is one,
+    up to rounding, wherever $2 \gamma$ is larger.
 
     Args:
         network: as in `wrm`, like X, y, `loss`, `label_smoothing` and `box`. With a box the
@@ -126,7 +133,11 @@ def certificate(
         y: labels.
         rho: transport budgets, one or an array.
         gamma: the penalty, or several. Small ones are tight for large rho; too small ones leave
-            samples without a certificate.
+            samples without a certificate. None looks for some: 1.3 is doubled until all samples
+            are certified, and then others are tried for which the bound is tight at the rhos.
+        curvature: what no eigenvalue of the Hessian of the loss in z exceeds, at any z (of the
+            box), if you know it. For the cross-entropy of logits $W z$ it is a quarter of the
+            largest $\|w_a - w_b\|^2$ of two rows of W.
         loss: what is bounded.
         label_smoothing: from 0 to 1.
         box: the range that samples are moved in.
@@ -137,52 +148,111 @@ def certificate(
     >>> import jax, rsgda
     >>> X, y = jax.random.normal(jax.random.key(0), (20, 3), "float32"), jnp.arange(20) % 2
     >>> network = rsgda.robust.mlp((3, 8, 2), key=jax.random.key(1))
-    >>> found = certificate(network, X, y, [0.0, 0.1], gamma=2.0)
-    >>> found.share.tolist(), bool(found.bound[0] >= found.clean)
-    ([1.0, 1.0], True)
+    >>> found = certificate(network, X, y, [0.0, 0.1])
+    >>> found.share, bool(found.bound[0] == found.clean < found.bound[1])
+    (1.0, True)
 
     Source: Sinha, Namkoong and Duchi (2018), their first result (duality), equation (5).
     """
     rhos = budgets(rho)
-    gammas = _gammas(gamma)
-    problem, theta, start = wrm(
-        network, X, y, gamma=gammas[0], batch_size=1, loss=loss,
+    gammas = None if gamma is None else _gammas(gamma)
+    if curvature is not None:
+        _checks.positive("curvature", curvature)
+        curvature = float(curvature)
+    start = START if curvature is None else min(max(0.51 * curvature, LEAST), MOST)
+    problem, _, _ = wrm(
+        network, X, y, gamma=gammas[0] if gammas else start, batch_size=1, loss=loss,
         label_smoothing=label_smoothing, box=box,
     )  # fmt: skip
-    wanted, n = numbers(tol, None, max_gradients), problem.rows
-    theta = freeze(theta)
-    # At the samples themselves nothing is penalised.
-    clean = float(_value(whole(problem), theta, start))
+    wanted = numbers(tol, None, max_gradients)
     rows = door(network, X, y, jr.key(0), loss, label_smoothing, box)
-    with bar(progress, "certificate", 0, n * len(gammas)) as shown:
-        inner = tuple(
-            _inner(problem, rows, g, wanted, functools.partial(_show, shown, n * place))
-            for place, g in enumerate(gammas)
-        )
-    found = _told(rhos, inner, clean, n, box)
-    if np.any(np.asarray(found.share) < 1):
+    clean = float(np.mean(unmoved(rows)))
+
+    def at(gamma: float) -> Inner:
+        return _inner(problem, rows, gamma, wanted, curvature, progress)
+
+    if gammas is None:
+        tried = _searched(at, start, np.asarray(rhos), smaller=curvature is None)
+    else:
+        tried = [at(g) for g in gammas]
+    inner = tuple(sorted(tried, key=lambda one: one.gamma))
+    found = _told(rhos, inner, clean, problem.rows, box, curvature)
+    if found.share < 1:
         warnings.warn(found.message, ConcavityWarning, stacklevel=2)
     return found
 
 
-def _inner(problem: Problem, rows: Rows, gamma: float, wanted: Numbers, show: Any) -> Inner:
+def _searched(
+    at: Callable[[float], Inner], start: float, rho: np.ndarray, *, smaller: bool
+) -> list[Inner]:
+    """Look for gammas that certify all samples and give good bounds at the rhos.
+
+    The best gamma at rho is the one whose maximisers are at rho in the mean, `rho_hat`, which falls
+    as gamma rises.
+    """
+    tried = [at(start)]
+    while tried[-1].share < 1:
+        if len(tried) > DOUBLINGS:
+            return tried
+        tried.append(at(2 * tried[-1].gamma))
+    small = large = tried[-1]
+    fails = 0.0 if len(tried) == 1 else small.gamma / 2
+    furthest, nearest = np.max(rho), np.min(rho[rho > 0], initial=np.inf)
+    bisected = 0
+    for _ in range(DOUBLINGS if smaller else 0):
+        if small.rho_hat >= furthest or bisected == BISECTIONS:
+            break
+        bisected += fails > 0
+        between = math.sqrt((fails or small.gamma / 4) * small.gamma)
+        tried.append(at(float(f"{between:.3g}")))
+        if tried[-1].share == 1:
+            small = tried[-1]
+        else:
+            fails = tried[-1].gamma
+    for _ in range(DOUBLINGS):
+        if large.rho_hat <= nearest:
+            break
+        large = at(2 * large.gamma)
+        tried.append(large)
+    return tried
+
+
+def _inner(
+    problem: Problem,
+    rows: Rows,
+    gamma: float,
+    wanted: Numbers,
+    curvature: float | None,
+    progress: bool,
+) -> Inner:
     n = problem.rows
     data = {**problem.data, "gamma": jnp.full_like(problem.data["gamma"], gamma)}
     found = Maxima(np.empty_like(rows.X), *np.empty((2, n)))
-    for places, take in chunks(np.arange(n), n):
-        part = jax.tree.map(lambda leaf, at=places: leaf[at], data)
-        F = whole(dataclasses.replace(problem, data=part))
-        near = _maxima(F, rows.network, part["x"], wanted)
-        start, bent = beyond(rows, gamma, places)
-        far = _maxima(F, rows.network, start, wanted)
-        bent |= convex_between(rows, np.asarray(near.v), np.asarray(far.v), places, gamma)
-        agreed, where = agree(near, far, bent), places[:take]
-        for to, come in zip(found, agreed, strict=True):
-            to[where] = come[:take]
-        show(int(where[-1]) + 1)
+    # What is known of the concavity, and need not be measured.
+    mu = 0.0 if curvature is None else 2 * gamma - curvature
+    with bar(progress, f"certificate, gamma {gamma:g}", 0, n) as shown:
+        for places, take in chunks(np.arange(n), n):
+            part = jax.tree.map(lambda leaf, at=places: leaf[at], data)
+            F = whole(dataclasses.replace(problem, data=part))
+            if mu > 0:
+                given = wanted._replace(mu=jnp.asarray(mu / len(places), float))
+                best = _maxima(F, rows.network, part["x"], given)
+                each = Maxima(*(np.asarray(one) for one in (best.v, best.value, best.gap)))
+                _check_curvature(each.gap, 2 * gamma - float(jnp.min(best.low)), curvature)
+            else:
+                near = _maxima(F, rows.network, part["x"], wanted)
+                start, bent = beyond(rows, gamma, places)
+                far = _maxima(F, rows.network, start, wanted)
+                bent |= convex_between(rows, np.asarray(near.v), np.asarray(far.v), places, gamma)
+                each = agree(near, far, bent | (curvature is not None))
+            for to, come in zip(found, each, strict=True):
+                to[places[:take]] = come[:take]
+            shown.update(int(places[take - 1]) + 1, {})
     if not np.all(np.isfinite(found.value)):
         raise ValueError("`network` must give a finite loss at all samples; NaN or infinity came.")
     v, value, gap = hold_against_others(rows, found, gamma)
+    if mu > 0:
+        _check_curvature(gap, np.inf, curvature)
     moved = squared_distances(rows, v, np.arange(n))
     # The penalty curves alike everywhere, so that where the objective of one sample is not concave
     # that of no sample of its label is.
@@ -208,65 +278,71 @@ def _maxima(F: Whole, theta: PyTree, start: Array, wanted: Numbers) -> Best:
     return search_rows(F, F.prepared(theta), start, wanted, jr.key(0))[0]
 
 
-@jax.jit
-def _value(F: Whole, theta: PyTree, v: Array) -> Array:
-    return F.value(theta, v)
+def _check_curvature(gap: np.ndarray, seen: float, curvature: float | None) -> None:
+    """Refuse a constant that what was found contradicts."""
+    if np.any(np.isinf(gap)):
+        how = f"one of {seen:.6g} was seen" if np.isfinite(seen) else "it rules out what was found"
+        raise ValueError(
+            "`curvature` must be what the curvature of the loss in its input never exceeds, got "
+            f"{curvature!r}, but {how}."
+        )
 
 
-def _show(shown: Bar, before: int, done: int) -> None:
-    shown.update(before + done, {})
-
-
-def _told(rho: Any, inner: tuple[Inner, ...], clean: float, n: int, box: Any) -> Certificate:
-    """Take the best of the gammas at each rho."""
-    gammas = np.array([at.gamma for at in inner])
-    shares = np.array([at.share for at in inner])
-    bounds = np.multiply.outer(rho, gammas) + [at.phi + at.gap for at in inner]
-    best = np.argmin(bounds, axis=-1)
+def _told(
+    rho: Any,
+    inner: tuple[Inner, ...],
+    clean: float,
+    n: int,
+    box: Any,
+    curvature: float | None,
+) -> Certificate:
+    """Take the best of the gammas at each rho, among those that certify most samples."""
+    share = max(at.share for at in inner)
+    used = [at for at in inner if at.share == share]
+    gammas = np.array([at.gamma for at in used])
+    bounds = np.multiply.outer(rho, gammas) + [at.phi + at.gap for at in used]
+    best, moves = np.argmin(bounds, axis=-1), np.asarray(rho) > 0
     return Certificate(
         rho=rho,
-        bound=np.min(bounds, axis=-1),
-        share=shares[best],
-        proof=np.min(np.where(shares == 1, bounds, np.inf), axis=-1),
-        gamma=gammas[best],
-        rest=np.array([at.rest for at in inner])[best],
+        bound=np.where(moves, np.min(bounds, axis=-1), clean)[()],
+        gamma=np.where(moves, gammas[best], np.inf)[()],
+        share=share,
+        rest=np.where(moves, np.array([at.rest for at in used])[best], 0)[()],
+        curvature=curvature,
         clean=clean,
         n=n,
         inner=inner,
-        message=_message(inner, n, box),
+        message=_message(used, n, box, curvature),
     )
 
 
-def _message(inner: tuple[Inner, ...], n: int, box: Any) -> str:
+def _message(used: list[Inner], n: int, box: Any, curvature: float | None) -> str:
+    """Say what a bound rests on; where that is not enough, first of all."""
     where = "" if box is None else f" that lives in [{box[0]:g}, {box[1]:g}]"
-    most = f"{inner[0].gamma:g} rho + {inner[0].phi + inner[0].gap:.6g}"
-    if len(inner) > 1:
-        ends = f"{inner[0].gamma:g} to {inner[-1].gamma:g}"
-        most = f"the least of gamma rho + phi + gap over {len(inner)} gammas from {ends}"
-    is_most = "is" if all(at.share == 1 for at in inner) else "is estimated to be"
-    words = (
-        f"Under every distribution{where} to which the {n} samples can be moved at a mean squared "
-        f"distance of at most rho, labels kept, the mean loss {is_most} at most {most}."
+    most = f"{used[0].gamma:g} rho + {used[0].phi + used[0].gap:.6g}"
+    if len(used) > 1:
+        ends = f"{used[0].gamma:g} to {used[-1].gamma:g}"
+        most = f"the least of gamma rho + phi + gap over {len(used)} gammas from {ends}"
+    count = int(np.sum(used[0].certified))
+    first, verb = "", "is"
+    if count < n:
+        why = "concavity fails" if curvature is None else "2 gamma is no more than `curvature`"
+        who = f"only {count:,} of {n:,} samples are" if count else f"none of the {n:,} samples is"
+        first = f"An estimate that can be too small, as {why}: {who} certified. "
+        verb = "is estimated to be"
+        last = "A larger gamma certifies more."
+    elif curvature is None:
+        last = (
+            "This rests on strong concavity, which held wherever it was looked at, for all "
+            "samples, and was not proved in between."
+        )
+    else:
+        last = f"This is proved, up to rounding, if no curvature exceeds {curvature:g}, as given."
+    return (
+        f"{first}Under every distribution{where} to which the {n:,} samples can be moved at a "
+        f"mean squared distance of at most rho, labels kept, the mean loss {verb} at most {most}. "
+        f"{last} It is about these samples, not about those they were drawn from."
     )
-    proved = [at.gamma for at in inner if at.share == 1]
-    if proved:
-        which = "" if len(inner) == 1 else f" for gamma from {proved[0]:g} on"
-        if len(inner) > 1 and proved != [at.gamma for at in inner[-len(proved) :]]:
-            which = f" for {len(proved)} of the gammas"
-        words += (
-            f" All samples are certified{which}: their objectives were strongly concave wherever "
-            "they were looked at."
-        )
-    shares = sorted(at.share for at in inner if at.share < 1)
-    if shares:
-        which = "" if len(inner) == 1 else f" for {len(shares)} of the gammas"
-        share = f"{shares[0]:.4g}"
-        share += "" if shares[0] == shares[-1] else f" to {shares[-1]:.4g}"
-        words += (
-            f" Concavity fails{which}: {share} of the samples are certified, and for the others "
-            "it is an estimate that can be too small; a larger gamma certifies more."
-        )
-    return f"{words} It is about these samples, not about those they were drawn from."
 
 
 def budgets(rho: Any) -> Any:
@@ -275,8 +351,10 @@ def budgets(rho: Any) -> Any:
         found = np.asarray(rho, float)[()]
     except (TypeError, ValueError):
         found = np.array([])
-    if found.size == 0 or not np.all(np.isfinite(found)) or np.any(found < 0):
-        raise ValueError(f"`rho` must hold finite numbers, none of them negative, got {rho!r}.")
+    if found.size == 0 or not np.all((found >= 0) & (found <= MOST)):
+        raise ValueError(
+            f"`rho` must hold finite numbers, none of them negative or over {MOST:g}, got {rho!r}."
+        )
     return found
 
 
@@ -286,6 +364,8 @@ def _gammas(gamma: Any) -> list[float]:
         found = np.unique(np.asarray(gamma, float))
     except (TypeError, ValueError):
         found = np.array([])
-    if found.size == 0 or not (np.all(np.isfinite(found)) and found[0] > 0):
-        raise ValueError(f"`gamma` must hold positive finite numbers, got {gamma!r}.")
+    if found.size == 0 or not np.all((found >= LEAST) & (found <= MOST)):
+        raise ValueError(
+            f"`gamma` must hold positive finite numbers, from {LEAST:g} to {MOST:g}, got {gamma!r}."
+        )
     return found.tolist()

@@ -11,10 +11,8 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import train_test_split
-from sklearn.utils import check_array, check_random_state, check_X_y
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from rsgda import _checks
 from rsgda._trees import PyTree
@@ -25,13 +23,19 @@ from rsgda.moves import Step
 from rsgda.robust import classifier_network as made
 from rsgda.robust import classifier_saved, model_file
 from rsgda.robust.certificate import Certificate, certificate
+from rsgda.robust.classifier_door import (
+    SETTINGS,
+    check_parameters,
+    seen_samples,
+    set_aside,
+    training_samples,
+)
 from rsgda.robust.classifier_fit import Plain, Record, Validated, Validation, length
 from rsgda.robust.losses import Loss, named
-from rsgda.robust.penalty import Range, check_range
+from rsgda.robust.penalty import Range
 from rsgda.robust.wrm import check_labels, wrm
 
 ALPHA = 0.1
-FLOAT: Any = np.float32
 SEEN = ("n_features_in_", "feature_names_in_")  # what scikit-learn's checks set, before all is done
 
 
@@ -66,7 +70,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         per_batch: the adversaries belong to the minibatch, see `wrm`.
         batch_size: samples in a minibatch, clipped to the number of samples.
         epochs: of n/b gradients each, with `per_batch` of n/b minibatches. None is 20, and so
-            many more that a small set has 3,000 gradients.
+            many more that a small set has 3,000 gradients, but at most 500.
         early_stopping: set samples aside, stratified by class; keep the weights that have most
             of them right, and stop when that has not risen at `n_iter_no_change` records.
         validation_fraction: the share that is set aside.
@@ -145,7 +149,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             X: rows, n × features, or images, n × height × width (× channels).
             y: labels of any kind.
         """
-        self._check_parameters()
+        check_parameters(self)
         before = {name: getattr(self, name) for name in SEEN if hasattr(self, name)}
         try:
             return self._fit(X, y)
@@ -157,7 +161,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             raise
 
     def _fit(self, X: Any, y: Any) -> "RobustClassifier":
-        X, labels = self._samples(X, y)
+        X, labels = training_samples(self, X, y)
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(
@@ -167,10 +171,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         key_start, key_run = jr.split(jr.key(random.randint(2**31 - 1)))
         held = None
         if self.early_stopping:
-            kept, aside = train_test_split(
-                np.arange(len(X)), test_size=self.validation_fraction, stratify=codes,
-                random_state=random,
-            )  # fmt: skip
+            kept, aside = set_aside(codes, self.validation_fraction, random)
             held = Validation.of(X[aside], codes[aside])
             X, codes = X[kept], codes[kept]
         name, maker = made.chosen(self.network, X.shape[1:])
@@ -180,9 +181,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
                 f"`network` must make one logit for each of the {len(classes)} classes, got "
                 f"{logits}."
             )
-        result, epoch = self._solve(network, X, codes, held, key_run)
+        result, epochs = self._solve(network, X, codes, held, key_run)
         self.classes_, self.shape_, self.network_name_ = classes, X.shape[1:], name
-        self._keep(result.theta if held is None else result.state.memory.theta, result, epoch)
+        self.settings_ = {name: getattr(self, name) for name in SETTINGS}
+        self._keep(result.theta if held is None else result.state.memory.theta, result, epochs)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -201,6 +203,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         rho: Any,
         *,
         gamma: Any = None,
+        curvature: float | None = None,
         tol: float = 1e-4,
         max_gradients: int = 1_000,
         progress: bool = False,
@@ -211,23 +214,23 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             X: samples.
             y: labels.
             rho: transport budgets, one or an array: mean squared distances, see `certificate`.
-            gamma: the penalty, or several; None is the classifier's own.
+            gamma: the penalty, or several; None looks for some that certify all samples.
+            curvature: what the curvature of the loss in its inputs never exceeds, if known.
             tol: the gap to reach for each sample.
             max_gradients: most gradients for each sample.
             progress: show it.
         """
         check_is_fitted(self)
-        gamma = self.gamma if gamma is None else gamma
-        if np.any(np.isinf(np.asarray(gamma, float))):
-            raise ValueError("`gamma` must be finite for a certificate; give one to this call.")
-        X, labels = self._samples(X, y, reset=False)
+        if y is None:
+            raise ValueError("`y` must hold one label for each sample of a certificate, got None.")
+        X, labels = self._seen(X, y)
         codes = np.searchsorted(self.classes_, labels).clip(max=len(self.classes_) - 1)
         if np.any(self.classes_[codes] != labels):
             raise ValueError(f"`y` must hold labels of {self.classes_}, got {np.unique(labels)}.")
         return certificate(
-            self.network_, X, codes, rho, gamma=gamma, loss=self.loss,
-            label_smoothing=self.label_smoothing, box=self.box, tol=tol,
-            max_gradients=max_gradients, progress=progress,
+            self.network_, X, codes, rho, gamma=gamma, curvature=curvature,
+            loss=self.settings_["loss"], label_smoothing=self.settings_["label_smoothing"],
+            box=self.settings_["box"], tol=tol, max_gradients=max_gradients, progress=progress,
         )  # fmt: skip
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -262,7 +265,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     def network_(self) -> PyTree:
         """The fitted network, an Equinox module that maps one sample to its logits."""
         check_is_fitted(self)
-        maker = self.network if self.network_name_ == made.CUSTOM else self.network_name_
+        custom = self.network_name_ == made.CUSTOM
+        maker = self.settings_["network"] if custom else self.network_name_
         _, maker = made.chosen(maker, self.shape_)
         return made.rebuilt(maker, self.shape_, len(self.classes_), self.coefs_)
 
@@ -270,73 +274,20 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         return hasattr(self, "coefs_")
 
     def _logits(self, X: Any) -> np.ndarray:
-        X = self.inputs(X)
-        return made.logits(self.network_, X).astype(np.float64)
+        return made.logits(self.network_, self.inputs(X)).astype(np.float64)
 
     def inputs(self, X: Any) -> np.ndarray:
         """Return samples as the network is given them: in float32, in the range of `pixels`."""
         check_is_fitted(self)
-        return self._samples(X, reset=False)[0]
+        return self._seen(X)[0]
 
-    def _samples(self, X: Any, y: Any = None, *, reset: bool = True) -> tuple[np.ndarray, Any]:
-        """Return samples as rows or images in float32, and labels."""
-        images = _dimensions(X) > 2 if reset else len(self.shape_) > 1
-        if images:
-            X, y = self._images(X, y, reset)
-        elif y is None and not reset:
-            X = validate_data(self, X, dtype=FLOAT, reset=False)
-        else:
-            X, y = validate_data(self, X, y, dtype=FLOAT, reset=reset)  # pyright: ignore
-        if y is not None:
-            check_classification_targets(y)
-        if self.pixels is not None:
-            low, high = self.pixels
-            if reset and (X.min() < 0 or X.max() > 1):
-                raise ValueError(
-                    f"`X` must lie in [0, 1] where `pixels` is given, got values from {X.min():g} "
-                    f"to {X.max():g}."
-                )
-            X = X * np.float32(high - low) + np.float32(low)
-        return X, y
-
-    def _images(self, X: Any, y: Any, reset: bool) -> tuple[np.ndarray, Any]:
-        if np.asarray(X).dtype.kind in "iub":
-            raise ValueError(
-                f"`X` must be floating where it holds images, got {np.asarray(X).dtype}; scale it "
-                "first, as gamma is in its units (pixels: X / 255)."
-            )
-        if y is None:
-            X = check_array(X, dtype=FLOAT, allow_nd=True, estimator=self, input_name="X")
-        else:
-            X, y = check_X_y(X, y, dtype=FLOAT, allow_nd=True, estimator=self)
-        X = X[..., None] if X.ndim == 3 else X
-        if X.ndim != 4:
-            raise ValueError(
-                f"`X` must be n × features or n × height × width (× channels), got {X.shape}."
-            )
-        if reset:
-            self.n_features_in_ = math.prod(X.shape[1:])
-        elif X.shape[1:] != self.shape_:
-            raise ValueError(f"`X` must hold images of {self.shape_}, got {X.shape[1:]}.")
-        return X, y
-
-    def _check_parameters(self) -> None:
-        if self.gamma != math.inf:
-            _checks.positive("gamma", self.gamma)
-        _checks.whole("batch_size", self.batch_size, 1)
-        _checks.whole("n_iter_no_change", self.n_iter_no_change, 1)
-        _checks.probability("validation_fraction", self.validation_fraction)
-        if self.pixels is not None:
-            check_range("pixels", self.pixels)
-        if isinstance(self.algorithm, str):
-            raise ValueError(
-                f"`algorithm` must be an rsgda algorithm or None, got {self.algorithm!r}."
-            )
+    def _seen(self, X: Any, y: Any = None) -> tuple[np.ndarray, Any]:
+        return seen_samples(self, X, y, self.shape_, self.settings_["pixels"])
 
     def _solve(
         self, network: PyTree, X: np.ndarray, codes: np.ndarray, held: Validation | None, key: Any
-    ) -> tuple[Result, float]:
-        """Return the run, and what a step of it is in epochs."""
+    ) -> tuple[Result, np.ndarray]:
+        """Return the run, and the epochs that were done at each record."""
         batch_size, plain = min(int(self.batch_size), len(X)), self.gamma == math.inf
         algorithm = self.algorithm
         if algorithm is None:
@@ -350,8 +301,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         gamma = 1.0 if plain else self.gamma
         record = Record(named(self.loss), gamma, self.label_smoothing)
         if held is not None:
-            algorithm = Validated(algorithm=algorithm, every=size.every, validation=held)
             patience = int(self.n_iter_no_change)
+            algorithm = Validated(
+                algorithm=algorithm, every=size.every, patience=patience, validation=held
+            )
             record = dataclasses.replace(record, patience=patience, held=held.size)
         problem, theta, v = wrm(
             network, X, codes, gamma=gamma, batch_size=batch_size, loss=self.loss, box=self.box,
@@ -361,7 +314,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             problem, algorithm, theta, v, key=key, steps=size.steps, every=size.every,
             record=record, checkpoint=self.checkpoint, progress=self.progress,
         )  # fmt: skip
-        return result, size.epoch
+        done = result.history["descents" if per_batch else "gradients"]
+        return result, done * batch_size / len(X)
 
     def _eta(self, batch_size: int) -> Step:
         if self.gamma == math.inf:
@@ -371,16 +325,17 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         number = _checks.host_number(self.eta)
         return self.eta if number is None else number * batch_size / self.batch_size
 
-    def _keep(self, network: PyTree, result: Result, epoch: float) -> None:
+    def _keep(self, network: PyTree, result: Result, epochs: np.ndarray) -> None:
         """Keep what a fit has found, as arrays and plain data."""
         self.coefs_ = made.weights(network)
         history = {name: values for name, values in result.history.items() if name != "stop"}
-        self.history_ = {**history, "epoch": history["step"] * epoch}
+        self.history_ = {**history, "epoch": epochs}
         self.n_iter_ = int(history["step"][-1])
         self.status_ = result.status.name
         if result.status is Status.DIVERGED:
             warnings.warn(
-                f"The fit {result.message} The weights are those of that state.",
+                f"The fit diverged at step {self.n_iter_:,}; the weights are the last finite ones. "
+                "Give a smaller `alpha`, or a larger `gamma`.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -389,11 +344,3 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
 def _safe_alpha(X: np.ndarray) -> float:
     """Return a step size for inputs of any scale: the loss is as curved as they are large."""
     return ALPHA / max(1.0, float(np.mean(np.square(X), dtype=np.float64)))
-
-
-def _dimensions(X: Any) -> int:
-    """Return how many axes samples have; what is no array is for scikit-learn to refuse."""
-    try:
-        return X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim
-    except ValueError:  # rows of different lengths
-        return 2

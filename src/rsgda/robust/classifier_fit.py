@@ -18,7 +18,10 @@ from rsgda.robust.losses import Loss
 
 LOOKS = 50  # records of a run whose epochs are shorter than a fiftieth of it
 SHOWN = 4096  # samples that the recorded objective is the mean of
-LEAST_EPOCHS, LEAST_GRADIENTS = 20, 3_000
+LEAST_EPOCHS = 20
+# Small sets have as many epochs as this takes, and the smallest as many as they can be seen
+# before training at the default gamma begins to cost accuracy.
+LEAST_GRADIENTS, MOST_EPOCHS = 3_000, 500
 
 
 class Length(NamedTuple):
@@ -26,7 +29,6 @@ class Length(NamedTuple):
 
     steps: int
     every: int  # between two records
-    epoch: float  # what a step is of an epoch
 
 
 def length(
@@ -35,11 +37,11 @@ def length(
     """Return the length of a run of so many epochs."""
     epoch = (_minibatches(algorithm) if per_batch else _gradients(algorithm)) * batch_size / n
     if epochs is None:
-        epochs = max(LEAST_EPOCHS, LEAST_GRADIENTS * batch_size / n)
+        epochs = max(LEAST_EPOCHS, min(MOST_EPOCHS, LEAST_GRADIENTS * batch_size / n))
     _checks.positive("epochs", epochs)
     every = max(1, round(max(1, epochs / LOOKS) / epoch))
     # The last record is at the last step, so that a validation is not missed.
-    return Length(every * max(1, round(epochs / epoch / every)), every, epoch)
+    return Length(every * max(1, round(epochs / epoch / every)), every)
 
 
 def _gradients(algorithm: Any) -> float:
@@ -157,6 +159,7 @@ class Validated(Algorithm):
 
     algorithm: Any
     every: int | Array
+    patience: int | Array  # it ends the run, so that with another one it is another run
     validation: Validation = dataclasses.field(metadata={"static": True})
 
     def init(self, problem: Problem, theta: PyTree, v: PyTree, key: Array) -> State:

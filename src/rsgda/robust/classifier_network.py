@@ -55,12 +55,17 @@ def chosen(network: Any, shape: tuple[int, ...]) -> tuple[str, Maker]:
     if network == "auto":
         network = "mlp" if len(shape) == 1 else "cnn"
     if isinstance(network, str) and network in MAKERS:
+        if "cnn" in network and len(shape) == 1:
+            raise ValueError(
+                f'`network` must be "mlp", "auto" or a function for rows of {shape[0]} features, '
+                f"got {network!r}, which is for images: n × height × width (× channels)."
+            )
         return network, MAKERS[network]
-    if not callable(network):
+    if not callable(network) or isinstance(network, eqx.Module):
         names = ", ".join(repr(name) for name in ("auto", *MAKERS))
         raise ValueError(
             f"`network` must be {names} or a function (shape, classes, key) -> Equinox module, got "
-            f"{network!r}."
+            f"{f'a {type(network).__name__}' if callable(network) else repr(network)}."
         )
     _checks.function("network", network)
     return CUSTOM, network

@@ -13,19 +13,22 @@ from rsgda._trees import is_number
 from rsgda.algorithms import ESGDA, RSGDA, SGDA, SGDmax
 from rsgda.robust import classifier_network as made
 from rsgda.robust import model_file
+from rsgda.robust.classifier_door import SETTINGS
 from rsgda.robust.penalty import check_range
 
 ALGORITHMS = {kind.__name__: kind for kind in (RSGDA, SGDA, ESGDA, SGDmax)}
 FITTED = {"n_features_in_": int, "n_iter_": int, "status_": str, "network_name_": str}
 HISTORY = "history."
+CHECK = "check"  # logits by which a loaded network is known
 WIDEST = 40_000  # bytes of a label
 
 
 def described(classifier: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return a fitted classifier as plain data and arrays."""
     names = getattr(classifier, "feature_names_in_", None)
+    parameters = {**classifier.get_params(deep=False), **classifier.settings_}
     model = {
-        "parameters": {name: _plain(v) for name, v in classifier.get_params(deep=False).items()},
+        "parameters": {name: _plain(value) for name, value in parameters.items()},
         "classes": _classes(classifier.classes_),
         "shape": [int(size) for size in classifier.shape_],
         "feature_names": None if names is None else [str(name) for name in names],
@@ -34,6 +37,7 @@ def described(classifier: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     arrays = {
         _coef(place): np.array(coef, order="C") for place, coef in enumerate(classifier.coefs_)
     }
+    arrays[CHECK] = _checked(classifier)
     arrays |= {f"{HISTORY}{name}": values for name, values in classifier.history_.items()}
     return model, arrays
 
@@ -46,6 +50,7 @@ def restored(kind: Any, path: str | os.PathLike[str], network: Any) -> Any:
         classifier = kind(**parameters)
         classifier.classes_ = _labels(model["classes"])
         classifier.shape_ = _shape(model["shape"])
+        classifier.settings_ = {name: parameters[name] for name in SETTINGS}
         for name, wanted in FITTED.items():
             setattr(classifier, name, _of(wanted, model["fitted"][name]))
         if model["feature_names"] is not None:
@@ -56,9 +61,15 @@ def restored(kind: Any, path: str | os.PathLike[str], network: Any) -> Any:
         bare = made.skeleton(maker, classifier.shape_, len(classifier.classes_))
     except Exception as error:
         raise ValueError(f"{path} holds no classifier of this version: {error}") from error
-    expected = {_coef(place): shape for place, shape in enumerate(made.shapes(bare))}
+    weights = {_coef(place): shape for place, shape in enumerate(made.shapes(bare))}
+    expected = {**weights, CHECK: (len(classifier.classes_),)}
     arrays = model_file.read_arrays(path, model, expected, HISTORY)
-    classifier.coefs_ = [arrays[name] for name in expected]
+    classifier.coefs_ = [arrays[name] for name in weights]
+    if not np.allclose(_checked(classifier), arrays[CHECK], rtol=1e-3, atol=1e-3, equal_nan=True):
+        raise ValueError(
+            f"the network of {path} does not compute what it did when it was saved: `network` must "
+            "be the function that made it, and do what it did."
+        )
     classifier.history_ = {
         name.removeprefix(HISTORY): values
         for name, values in arrays.items()
@@ -69,6 +80,13 @@ def restored(kind: Any, path: str | os.PathLike[str], network: Any) -> Any:
 
 def _coef(place: int) -> str:
     return f"coef.{place}"
+
+
+def _checked(classifier: Any) -> np.ndarray:
+    """Return the logits of a sample that is always the same."""
+    size = math.prod(classifier.shape_)
+    sample = np.linspace(-1, 1, size, dtype=np.float32).reshape(1, *classifier.shape_)
+    return made.logits(classifier.network_, sample)[0]
 
 
 def _plain(value: Any) -> Any:

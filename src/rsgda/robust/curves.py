@@ -81,19 +81,22 @@ def robustness(
     """
     rows = door(network, X, y, key, "cross_entropy", 0.0, box)
     check_norm(norm)
+    given = radii
     try:
-        radii = np.asarray(radii, float)
+        radii = np.asarray(given, float)
     except (TypeError, ValueError):
         radii = np.array([np.nan])
     if radii.ndim != 1 or not np.all(np.isfinite(radii) & (radii >= 0)) or not radii.size:
-        raise ValueError("`radii` must be a list of finite numbers, none of them negative.")
+        raise ValueError(
+            f"`radii` must be a list of finite numbers, none of them negative, got {given!r}."
+        )
     n = len(rows.X)
     clean = _wrong(rows, rows.X, np.arange(n))
     broken = np.where(clean, 0.0, np.inf)
     attacked = np.unique(radii[radii > 0])
     with bar(progress, "robust accuracy", 0, n * len(attacked)) as shown:
         for i, radius in enumerate(attacked):
-            ball = numbers_of("radii", radius, rows, steps, None, restarts)
+            ball = numbers_of("radii", radius, rows, steps, None, restarts, ball=True)
             for loss in (margin, cross_entropy):
                 standing = np.flatnonzero(np.isinf(broken))
                 for places, take in chunks(standing, n):

@@ -5,6 +5,7 @@ import dataclasses
 from rsgda import _checks
 
 Range = tuple[float, float]
+LEAST = 1e-300  # whose inverse is finite, too
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,11 +56,15 @@ def penalty(
     to = pixels if to is None else to
     for name, ends in (("pixels", pixels), ("to", to)):
         check_range(name, ends)
-    if gamma is None:
-        _checks.positive("eps", eps)
-        gamma = 0.5 / float(eps)  # pyright: ignore[reportArgumentType]
-    _checks.positive("gamma", gamma)
-    gamma = float(gamma) * ((pixels[1] - pixels[0]) / (to[1] - to[0])) ** 2
+    name, given = ("eps", eps) if gamma is None else ("gamma", gamma)
+    _checks.positive(name, given)
+    gamma = float(given) if eps is None else 0.5 / float(eps)  # pyright: ignore
+    gamma *= (pixels[1] - pixels[0]) / (to[1] - to[0]) * (pixels[1] - pixels[0]) / (to[1] - to[0])
+    if not LEAST <= gamma <= 1 / LEAST:
+        raise ValueError(
+            f"`{name}` must come to a gamma from {LEAST:g} to {1 / LEAST:g}, got {given!r}, which "
+            f"with pixels = {pixels} and to = {to} comes to {gamma:g}."
+        )
     return Penalty(gamma=gamma, eps=0.5 / gamma, pixels=(float(to[0]), float(to[1])))
 
 

@@ -73,12 +73,11 @@ def wrm(
     X, y = as_samples(X), np.asarray(y)
     check_labels(network, X, y)
     _checks.positive("gamma", gamma)
-    if not (_checks.host_number(label_smoothing) is not None and 0 <= label_smoothing <= 1):
-        raise ValueError(f"`label_smoothing` must lie in [0, 1], got {label_smoothing!r}.")
+    check_smoothing(label_smoothing)
     if not isinstance(per_batch, bool):
         raise ValueError(f"`per_batch` must be True or False, got {per_batch!r}.")
     if box is not None:
-        _check_inside(box, X)
+        check_inside(box, X)
     n = X.shape[0]
     data = {
         "x": X,
@@ -118,10 +117,16 @@ def _samples(batch: dict) -> Array:
 
 def as_samples(X: Any) -> Array:
     """Return samples as a floating array; refuse what cannot be one."""
-    if np.ndim(X) < 2 or 0 in np.shape(X):
+    try:
+        shape = np.shape(X)
+    except ValueError:
+        raise ValueError(
+            "`X` must have samples of one shape, got some of different ones."
+        ) from None
+    if len(shape) < 2 or 0 in shape:
         raise ValueError(
             f"`X` must have one sample along its first axis and at least one number in each, got "
-            f"shape {np.shape(X)}."
+            f"shape {shape}."
         )
     dtype = np.asarray(X).dtype if not isinstance(X, jax.Array) else X.dtype
     if not jnp.issubdtype(dtype, jnp.floating):
@@ -165,7 +170,8 @@ def check_labels(network: PyTree, X: Array | np.ndarray, y: np.ndarray) -> int:
     return out.shape[0]
 
 
-def _check_inside(box: Range, X: Array) -> None:
+def check_inside(box: Range, X: Array) -> None:
+    """Refuse a box that is none, or that samples are not in."""
     check_range("box", box)
     low, high = float(X.min()), float(X.max())
     if low < box[0] or high > box[1]:
@@ -173,3 +179,10 @@ def _check_inside(box: Range, X: Array) -> None:
             f"`X` must lie in `box`, where adversaries are kept, got values from {low:g} to "
             f"{high:g} and box = {box}."
         )
+
+
+def check_smoothing(value: Any) -> None:
+    """Refuse what is no part of a label."""
+    number = None if isinstance(value, bool) else _checks.host_number(value)
+    if number is None or not 0 <= number <= 1:
+        raise ValueError(f"`label_smoothing` must lie in [0, 1], got {value!r}.")
