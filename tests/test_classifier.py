@@ -273,12 +273,22 @@ def test_inputs_of_another_scale_do_not_diverge(data):
         assert RobustClassifier(**SHORT).fit(300 * data[0] + 1000, data[1]).status_ == "FINISHED"
 
 
-def test_clipped_batch_moves_each_adversary_as_far():
-    classifier = RobustClassifier(eta=12.8, batch_size=128)
-    assert classifier._eta(128) / 128 == classifier._eta(32) / 32 == 0.1
-    assert RobustClassifier(gamma=2.5)._eta(32) == 32 / 10
-    schedule = optax.constant_schedule(0.1)
-    assert RobustClassifier(eta=schedule)._eta(32) is schedule
+def test_clipped_batch_moves_each_adversary_as_far(data):
+    """A hundred samples' worth of step on sixty is that of sixty, however it is given."""
+    run = lambda **given: RobustClassifier(epochs=4, alpha=0.1, p=0.25, **given).fit(*data)  # noqa: E731
+    clipped, whole = {"batch_size": 120}, {"batch_size": N}
+    wanted = run(**whole, eta=6.0)
+    assert same(run(**clipped, eta=12.0), wanted)
+    for eta in (optax.constant_schedule(12.0), optax.sgd(12.0)):
+        found = run(**clipped, eta=eta)
+        for got, coef in zip(found.coefs_, wanted.coefs_, strict=True):
+            np.testing.assert_allclose(got, coef, rtol=1e-4, atol=1e-6)
+    given = rsgda.RSGDA(p=0.25, alpha=0.1, eta=12.0)
+    assert same(run(**clipped, algorithm=given), wanted)
+    # One that does not look at the size of its gradients is left as it is.
+    one, other = run(**clipped, eta=optax.adam(0.1)), run(**whole, eta=optax.adam(0.1))
+    for got, coef in zip(one.coefs_, other.coefs_, strict=True):
+        np.testing.assert_allclose(got, coef, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -331,11 +341,18 @@ def test_early_stopping_keeps_the_best(data, stopped):
     seen = stopped.history_["validation_accuracy"]
     assert stopped.status_ == "STOPPED"
     assert stopped.history_["epoch"][-1] < 350
-    assert len(seen) == np.argmax(seen) + 1 + 4
+    # The most that were right, and the lowest loss among equals.
+    best = np.lexsort((-stopped.history_["validation_loss"], seen))[-1]
+    assert len(seen) == best + 1 + 4
+    assert best > np.argmax(seen)
     random = np.random.RandomState(0)
     random.randint(2**31 - 1)
     _, aside = train_test_split(np.arange(N), test_size=0.3, stratify=y, random_state=random)
     assert stopped.score(X[aside], y[aside]) == pytest.approx(seen.max())
+    chances = stopped.predict_proba(X[aside])[np.arange(len(aside)), y[aside]]
+    assert -np.mean(np.log(chances)) == pytest.approx(
+        stopped.history_["validation_loss"][best], rel=1e-4
+    )
 
 
 def test_a_fit_is_continued(data, stopped, tmp_path, monkeypatch):

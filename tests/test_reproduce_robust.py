@@ -205,7 +205,10 @@ def pair(end_rsgda, end_esgda, spread=0.0):
         ((1.05, 1.0), 0.0, "holds"),
         ((1.2, 1.0), 0.0, "does not hold"),
         ((0.8, 1.0), 0.0, "does not hold"),
-        ((1.2, 1.0), 0.3, "holds"),  # what seeds differ by is no difference
+        # Seeds that differ by as much decide nothing, either way.
+        ((1.2, 1.0), 0.6, "not decided"),
+        ((1.0, 1.0), 0.6, "not decided"),
+        ((1.05, 1.0), 0.02, "holds"),
     ],
 )
 def test_pairs_are_alike_or_not(ends, spread, verdict):

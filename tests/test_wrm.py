@@ -141,16 +141,18 @@ def test_presets_say_what_was_published():
     assert presets["authors"]["pixels"] == (-1.0, 1.0)
 
 
-def test_sinha_s_steps_are_theirs():
-    """Their update of one sample, by hand, against ours on a batch mean."""
-    algorithm, b, eps = presets["sinha"]["algorithm"], presets["sinha"]["batch_size"], 1.3
+@pytest.mark.parametrize("b", [256, 16])
+def test_sinha_s_steps_are_theirs(b):
+    """Their update of one sample, by hand, against ours on a batch mean, however large it is."""
+    problem = rsgda.Problem(lambda theta, v, rows: rows, data=jnp.zeros(b), batch_size=b)
+    eta, eps = presets["sinha"]["algorithm"].eta.of_problem(problem), 1.3
     slope_of_loss, x, z = 0.4, 0.2, 0.5
     theirs = [1 / np.sqrt(t + 2) * (eps * slope_of_loss - (z - x)) for t in range(3)]
     mean_slope = (slope_of_loss - presets["sinha"]["gamma"] * 2 * (z - x)) / b
-    state = algorithm.eta.init(jnp.zeros(()))
+    state = eta.init(jnp.zeros(()))
     for expected in theirs:
         with jax.numpy_dtype_promotion("standard"):
-            update, state = algorithm.eta.update(-jnp.asarray(mean_slope, jnp.float32), state)
+            update, state = eta.update(-jnp.asarray(mean_slope, jnp.float32), state)
         np.testing.assert_allclose(update, expected, rtol=1e-5)
 
 

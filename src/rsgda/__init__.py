@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rsgda import robust as robust
     from rsgda import testing as testing
     from rsgda import theory as theory
+    from rsgda import transport as transport
     from rsgda.algorithms.esgda import ESGDA as ESGDA
     from rsgda.algorithms.rsgda import RSGDA as RSGDA
     from rsgda.algorithms.sgda import SGDA as SGDA
@@ -63,6 +64,7 @@ _MODULES = (
     "robust",
     "testing",
     "theory",
+    "transport",
 )
 
 # A library prints nothing by itself; whoever wants its messages adds a handler.

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +12,10 @@ import numpy as np
 from jax import Array
 
 from rsgda import _checks
-from rsgda._trees import PyTree, thaw
+from rsgda._trees import PyTree, freeze_values, thaw
+
+WITH_ARRAYS = ("loss", "sample", "prepare")  # functions that may hold arrays
+WITHOUT_ARRAYS = ("batch_size", "separable", "project_v", "project_theta", "restart")
 
 
 class Batch(NamedTuple):
@@ -22,7 +25,7 @@ class Batch(NamedTuple):
     places: Array | None
 
 
-@jax.tree_util.register_dataclass
+@jax.tree_util.register_pytree_with_keys_class
 @dataclasses.dataclass(frozen=True, eq=False)
 class Problem:
     r"""A loss that is itself a maximum, to be minimised.
@@ -50,6 +53,10 @@ class Problem:
         restart: with it `v` belongs to the minibatch: it starts at `restart(batch)`, the same
             minibatch is kept until a descent happens, and then v starts again at the next one.
 
+    Write functions at module level, so that they are compiled only once. `loss`, `sample` and
+    `prepare` may also be callable pytrees, such as Equinox modules: their arrays are then inputs
+    of the compiled program, and other arrays do not compile it again.
+
     >>> import jax.numpy as jnp
     >>> def loss(theta, v):
     ...     return 1 - jnp.cos(theta) + theta * v - v**2 / 2
@@ -59,33 +66,24 @@ class Problem:
     Source: equation (1) of the paper; `separable` is its finite sum in Section 4.1.
     """
 
-    loss: Callable[..., Array] = dataclasses.field(metadata={"static": True})
+    loss: Callable[..., Array]
     _: dataclasses.KW_ONLY
     data: PyTree = None
-    batch_size: int | None = dataclasses.field(default=None, metadata={"static": True})
-    separable: bool = dataclasses.field(default=False, metadata={"static": True})
-    sample: Callable[[Array], PyTree] | None = dataclasses.field(
-        default=None, metadata={"static": True}
-    )
-    project_v: Callable[[PyTree], PyTree] | None = dataclasses.field(
-        default=None, metadata={"static": True}
-    )
-    project_theta: Callable[[PyTree], PyTree] | None = dataclasses.field(
-        default=None, metadata={"static": True}
-    )
-    prepare: Callable[[PyTree], PyTree] | None = dataclasses.field(
-        default=None, metadata={"static": True}
-    )
-    restart: Callable[[PyTree], PyTree] | None = dataclasses.field(
-        default=None, metadata={"static": True}
-    )
+    batch_size: int | None = None
+    separable: bool = False
+    sample: Callable[[Array], PyTree] | None = None
+    project_v: Callable[[PyTree], PyTree] | None = None
+    project_theta: Callable[[PyTree], PyTree] | None = None
+    prepare: Callable[[PyTree], PyTree] | None = None
+    restart: Callable[[PyTree], PyTree] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be a problem."""
         if self.loss is None:
             raise ValueError("`loss` must be a function, got None.")
         for name in ("loss", "sample", "project_v", "project_theta", "prepare", "restart"):
-            _checks.function(name, getattr(self, name))
+            if name not in WITH_ARRAYS or not _has_arrays(getattr(self, name)):
+                _checks.function(name, getattr(self, name))
         if not isinstance(self.separable, bool):
             raise ValueError(f"`separable` must be True or False, got {self.separable!r}.")
         if self.data is not None and self.sample is not None:
@@ -137,6 +135,26 @@ class Problem:
                 parts.append(f"{field.name}={_name(value)}")
         return f"Problem({', '.join(parts)})"
 
+    def tree_flatten_with_keys(self) -> tuple[list[tuple[Any, PyTree]], tuple[Any, ...]]:
+        """Return the arrays, with functions as part of the structure, and all the rest."""
+        children = [
+            (jax.tree_util.GetAttrKey(name), freeze_values(getattr(self, name)))
+            for name in WITH_ARRAYS
+        ]
+        data = (jax.tree_util.GetAttrKey("data"), self.data)
+        return [data, *children], tuple(getattr(self, name) for name in WITHOUT_ARRAYS)
+
+    @classmethod
+    def tree_unflatten(cls, rest: tuple[Any, ...], children: Iterable[PyTree]) -> "Problem":
+        """Put it together again; what is traced or a placeholder is not checked again."""
+        data, *functions = children
+        problem = object.__new__(cls)
+        given = dict(zip(WITHOUT_ARRAYS, rest, strict=True))
+        given |= {"data": data} | dict(zip(WITH_ARRAYS, map(thaw, functions), strict=True))
+        for name, value in given.items():
+            object.__setattr__(problem, name, value)
+        return problem
+
     @property
     def rows(self) -> int:
         """The number n of rows of `data`."""
@@ -167,7 +185,8 @@ class Problem:
 
     def slope_theta(self, theta: PyTree, v: PyTree, batch: Batch) -> tuple[Array, PyTree]:
         """Return the loss of a batch and its gradient in `theta`, at `v` as `look` returns it."""
-        return _slope_theta(self.loss, self.prepare, theta, v, batch.arguments)
+        functions = freeze_values((self.loss, self.prepare))
+        return _slope_theta(functions, theta, v, batch.arguments)
 
     def slope_v(
         self, prepared: PyTree, v: PyTree, batch: Batch, *, summed: bool = True
@@ -177,7 +196,7 @@ class Problem:
         The gradient of a row that the batch holds twice is the sum over both, at both places,
         unless `summed` is false.
         """
-        value, gradient = _slope_v(self.loss, prepared, v, batch.arguments)
+        value, gradient = _slope_v(freeze_values(self.loss), prepared, v, batch.arguments)
         if batch.places is not None and summed:
             gradient = _sum_over_duplicates(gradient, batch.places)
         return value, gradient
@@ -189,8 +208,10 @@ class Problem:
 
 
 # Compiled on their own, so that wherever the same loss meets the same shapes it is traced once.
-@functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
-def _slope_theta(loss: Any, prepare: Any, theta: PyTree, v: PyTree, arguments: tuple) -> Any:
+@functools.partial(jax.jit, inline=True)
+def _slope_theta(functions: PyTree, theta: PyTree, v: PyTree, arguments: tuple) -> Any:
+    loss, prepare = thaw(functions)
+
     def of_theta(theta: PyTree) -> Array:
         prepared = thaw(theta) if prepare is None else prepare(thaw(theta))
         return _scalar(loss(prepared, thaw(v), *arguments))
@@ -198,10 +219,10 @@ def _slope_theta(loss: Any, prepare: Any, theta: PyTree, v: PyTree, arguments: t
     return jax.value_and_grad(of_theta)(theta)
 
 
-@functools.partial(jax.jit, static_argnums=0, inline=True)
-def _slope_v(loss: Any, prepared: PyTree, v: PyTree, arguments: tuple) -> Any:
+@functools.partial(jax.jit, inline=True)
+def _slope_v(loss: PyTree, prepared: PyTree, v: PyTree, arguments: tuple) -> Any:
     def of_v(v: PyTree) -> Array:
-        return _scalar(loss(thaw(prepared), thaw(v), *arguments))
+        return _scalar(thaw(loss)(thaw(prepared), thaw(v), *arguments))
 
     return jax.value_and_grad(of_v)(v)
 
@@ -231,6 +252,12 @@ def _sum_over_duplicates(gradient: PyTree, places: Array) -> PyTree:
     return jax.lax.fori_loop(0, repeated.astype(jnp.int32), add, gradient)
 
 
+def _has_arrays(function: Any) -> bool:
+    return callable(function) and any(
+        isinstance(leaf, (jax.Array, np.ndarray)) for leaf in jax.tree.leaves(function)
+    )
+
+
 def _as_array(leaf: Any) -> Any:
     if isinstance(leaf, (int, float, complex, str)) and not isinstance(leaf, bool):
         raise ValueError(f"`data` must hold arrays with a leading axis of rows, got {leaf!r}.")
@@ -238,4 +265,6 @@ def _as_array(leaf: Any) -> Any:
 
 
 def _name(value: Any) -> str:
+    if not hasattr(value, "__name__") and _has_arrays(value):
+        return type(value).__name__
     return getattr(value, "__name__", repr(value))

@@ -1,5 +1,6 @@
 """What `solve` and `sweep` refuse before anything is compiled or written."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -49,6 +50,20 @@ def check_call(problem: Any, algorithms: Any, theta: Any, v: Any, steps: Any, ev
     check_player("theta", theta)
     check_player("v", v)
     check_rows(problem, v)
+
+
+def with_steps(problem: Problem, algorithm: Any) -> Any:
+    """Return an algorithm with steps that depend on the problem as they are on this one."""
+    if not dataclasses.is_dataclass(algorithm):
+        return algorithm
+    known = {}
+    for field in dataclasses.fields(algorithm):
+        value = getattr(algorithm, field.name)
+        if hasattr(value, "of_problem"):
+            known[field.name] = value.of_problem(problem)
+        elif hasattr(value, "init") and hasattr(value, "step"):  # one algorithm inside another
+            known[field.name] = with_steps(problem, value)
+    return dataclasses.replace(algorithm, **known) if known else algorithm  # pyright: ignore
 
 
 def check_sets(problem: Problem, theta: PyTree, v: PyTree) -> None:

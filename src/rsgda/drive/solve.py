@@ -76,6 +76,7 @@ def solve(
     Source: the loop around all algorithms of the paper.
     """
     door.check_call(problem, [algorithm], theta, v, steps, every)
+    algorithm = door.with_steps(problem, algorithm)
     door.check_key("key", key)
     folder = None if checkpoint is None else local(checkpoint)
     door.check_sets(problem, theta, v)

@@ -115,6 +115,7 @@ def sweep(
     if not algorithms:
         raise ValueError("`algorithms` must hold at least one algorithm, got none.")
     door.check_call(problem, algorithms, theta, v, steps, every)
+    given, algorithms = algorithms, tuple(door.with_steps(problem, one) for one in algorithms)
     door.check_key("keys", keys, dimensions=1)
     door.check_sets(problem, theta, v)
     first = own(algorithms[0].init(problem, theta, v, keys[0]))
@@ -127,7 +128,7 @@ def sweep(
         for done, block in enumerate(plan):
             told = functools.partial(_tell, shown_bar, ctrl_c, done * steps)
             results |= _run_block(problem, block, theta, v, steps, record, every, told)
-    return _table(algorithms, keys, results)
+    return _table(given, keys, results)
 
 
 def _tell(shown_bar: Any, ctrl_c: Interrupts, before: int, step: int) -> None:

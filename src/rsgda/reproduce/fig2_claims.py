@@ -78,7 +78,7 @@ def larger_alpha(objective: str, runs: list[Group]) -> Finding:
 def best(objective: str, runs: list[Group]) -> Finding:
     """Hold "p = 0.25, alpha = 0.3 results in faster optimisation": the lowest phi of the grid."""
     about = f"p = 0.25 with alpha = 0.3 is best, {objective}"
-    grid = [g for g in runs if g.cell.alpha in GRID and g.cell.eta == ETA]
+    grid = _grid(runs)
     kept = [g for g in grid if g.kept] or [g for g in grid if g.finished]
     if not kept:
         return Finding(about, "no run finished", OPEN)
@@ -106,11 +106,14 @@ def too_rarely(objective: str, runs: list[Group]) -> Finding:
 
 def still_larger(objective: str, runs: list[Group]) -> Finding:
     """Hold "further increasing the step size when p = 0.1 makes RSGDA diverge"."""
+    about = f"p = 0.1 with a larger alpha diverges, {objective}"
     mine = [g for g in runs if g.cell.p == 0.1 and g.cell.alpha not in GRID]
+    if not mine:
+        return Finding(about, "no larger alpha was run", OPEN)
     lost = sum(not g.finished for g in mine)
     numbers = "; ".join(f"α = {g.cell.alpha:g}: {g.told()}" for g in mine)
     verdict = HOLDS if lost == len(mine) else PARTLY if lost else FAILS
-    return Finding(f"p = 0.1 with a larger alpha diverges, {objective}", numbers, verdict)
+    return Finding(about, numbers, verdict)
 
 
 def often(objective: str, runs: list[Group]) -> Finding:

@@ -95,9 +95,21 @@ class Cells:
         for cell in cells:
             share = self._gradients(cell) / total
             part = functools.partial(_part, tell, done, share, cell.name)
-            curves.append(self.one(cell, part))
+            try:
+                curves.append(self.one(cell, part))
+            except KeyboardInterrupt as interrupt:
+                raise KeyboardInterrupt(self._kept(len(curves), len(cells))) from interrupt
             done += share
         return curves
+
+    def _kept(self, done: int, total: int) -> str:
+        """Say what is left of a run that was interrupted."""
+        if self.work is None:
+            return "interrupted; nothing was saved."
+        return (
+            f"interrupted with {done} of {total} runs done, which {self.work} holds: the same "
+            "command continues."
+        )
 
     def one(self, cell: Cell, tell: Callable[[float], None]) -> Curve:
         """Run one cell, or read what it found before."""

@@ -11,6 +11,7 @@ from rsgda.reproduce.robust_setting import BATCH, GAMMA, KEPT, OBJECTIVES, SEED,
 
 ERRORS = 2.0  # standard errors of the mean over the subset's rows, to each side
 HOLDS, PARTLY, FAILS, OPEN = "holds", "holds in part", "does not hold", "not decided"
+CELL = ("objective_name", "algorithm", "p", "m", "alpha", "eta")
 COLUMNS = (
     "gradients",
     "epoch",
@@ -81,7 +82,9 @@ class Group(NamedTuple):
         """Say how it ended, in words."""
         if not self.finished:
             return "diverged"
-        return f"phi {self.end:.4g}, accuracy {self.accuracy:.2%}"
+        if len(self.curves) == 1:
+            return f"phi {self.end:.4g}, accuracy {self.accuracy:.2%}"
+        return f"phi {self.end:.4g} in the mean, accuracy {self.accuracy:.2%} at worst"
 
 
 def groups(
@@ -97,13 +100,10 @@ def groups(
 
 def curves_csv(curves: list[Curve]) -> bytes:
     """Return one row for each look of each run."""
-    head = ["objective_name", "algorithm", "p", "m", "alpha", "eta", "seed", "status", *COLUMNS]
+    head = [*CELL, "seed", "status", *COLUMNS]
 
     def rows(curve: Curve) -> list[list[str]]:
-        cell = curve.cell
-        who = "RSGDA" if cell.m is None else "ESGDA"
-        start = [cell.objective, who, f"{cell.p:g}", "" if cell.m is None else f"{cell.m}"]
-        start += [f"{cell.alpha:g}", f"{cell.eta:g}", f"{cell.seed}", curve.status]
+        start = [*_cell(curve.cell), f"{curve.cell.seed}", curve.status]
         looks = zip(*(curve.looks[name] for name in COLUMNS), strict=True)
         return [[*start, *(f"{value:.6g}" for value in look)] for look in looks]
 
@@ -119,19 +119,20 @@ def table(rows: list[list[str]]) -> bytes:
 
 def summary_csv(curves: list[Curve]) -> bytes:
     """Return one row for each cell: how its seeds ended."""
-    head = ["objective_name", "algorithm", "p", "m", "alpha", "eta", "seeds", "diverged", "phi"]
-    head += ["low", "high", "certified", "accuracy", "kept"]
-    rows = [head]
+    head = [*CELL, "seeds", "diverged", "mean_phi", "low", "high", "least_certified"]
+    rows = [[*head, "worst_accuracy", "kept"]]
     for group in groups(curves):
-        cell, (low, high) = group.cell, group.band
-        who = "RSGDA" if cell.m is None else "ESGDA"
-        m = "" if cell.m is None else f"{cell.m}"
+        low, high = group.band
         diverged = sum(not curve.finished for curve in group.curves)
-        row = [cell.objective, who, f"{cell.p:g}", m, f"{cell.alpha:g}", f"{cell.eta:g}"]
-        row += [f"{len(group.curves)}", f"{diverged}", f"{group.end:.6g}"]
+        row = [*_cell(group.cell), f"{len(group.curves)}", f"{diverged}", f"{group.end:.6g}"]
         row += [f"{low[-1]:.6g}", f"{high[-1]:.6g}", f"{group.of('certified')[:, -1].min():.4g}"]
         rows.append([*row, f"{group.accuracy:.4g}", "yes" if group.kept else "no"])
     return table(rows)
+
+
+def _cell(cell: Cell) -> list[str]:
+    who, m = ("RSGDA", "") if cell.m is None else ("ESGDA", f"{cell.m}")
+    return [cell.objective, who, f"{cell.p:g}", m, f"{cell.alpha:g}", f"{cell.eta:g}"]
 
 
 class Under(NamedTuple):

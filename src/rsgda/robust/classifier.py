@@ -14,7 +14,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from rsgda import _checks
 from rsgda._trees import PyTree
 from rsgda.algorithms import RSGDA
 from rsgda.drive.result import Result, Status
@@ -30,7 +29,7 @@ from rsgda.robust.classifier_door import (
     set_aside,
     training_samples,
 )
-from rsgda.robust.classifier_fit import Plain, Record, Validated, Validation, length
+from rsgda.robust.classifier_fit import Plain, Record, Validated, Validation, length, scaled
 from rsgda.robust.losses import Loss, named
 from rsgda.robust.penalty import Range
 from rsgda.robust.wrm import check_labels, wrm
@@ -59,9 +58,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             divided by the mean square of the inputs where that is above one.
         eta: the adversaries' step size, likewise. None is b / (4 gamma) for minibatches of b: each
             moves by 1 / (4 gamma) times its gradient, which is stable wherever the problem is
-            concave in it. A number shrinks with a `batch_size` that is clipped, so that each
-            moves as far as it would have.
-        algorithm: another algorithm, such as `rsgda.ESGDA(...)`, in place of p, alpha and eta.
+            concave in it. It shrinks with a `batch_size` that is clipped, so that each moves as
+            far as it would have.
+        algorithm: another algorithm, such as `rsgda.ESGDA(...)`, in place of p, alpha and eta. Its
+            `eta` shrinks likewise.
         loss: "cross_entropy", "double_softmax" or a function, see `wrm`.
         label_smoothing: from 0 to 1.
         pixels: (low, high): inputs, given in [0, 1], are first mapped there. gamma, `box` and the
@@ -72,11 +72,13 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         epochs: of n/b gradients each, with `per_batch` of n/b minibatches. None is 20, and so
             many more that a small set has 3,000 gradients, but at most 500.
         early_stopping: set samples aside, stratified by class; keep the weights that have most
-            of them right, and stop when that has not risen at `n_iter_no_change` records.
+            of them right, with the lowest cross-entropy among equals, and stop when there have
+            been no better ones at `n_iter_no_change` records.
         validation_fraction: the share that is set aside.
         n_iter_no_change: the patience. There is a record each epoch, at most 50 in a run.
         checkpoint: a folder. A fit that was killed continues from it when called again, and ends
-            as if it had not been; this needs a `random_state` that is a number.
+            as if it had not been; this needs a `random_state` that is a number. It is for one fit:
+            those of a cross-validation would have to have one each.
         progress: show a progress bar.
         random_state: a number, for fits that agree bit for bit.
 
@@ -86,7 +88,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         history_: one array per name, an entry for each record: `step`, `descents`, `ascents`,
             `gradients`, `epoch`, `objective` (what is minimised, at the current adversaries, on at
             most 4,096 training samples; with `per_batch`, at the samples themselves) and with
-            early stopping `validation_accuracy`.
+            early stopping `validation_accuracy` and `validation_loss`, a cross-entropy.
         n_iter_: steps of the algorithm.
         status_: "FINISHED", "STOPPED" (early) or "DIVERGED".
 
@@ -289,10 +291,16 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     ) -> tuple[Result, np.ndarray]:
         """Return the run, and the epochs that were done at each record."""
         batch_size, plain = min(int(self.batch_size), len(X)), self.gamma == math.inf
+        # Each adversary moves as far as it would have in a minibatch that was not clipped.
+        ratio = batch_size / int(self.batch_size)
         algorithm = self.algorithm
         if algorithm is None:
             alpha = _safe_alpha(X) if self.alpha is None else self.alpha
-            algorithm = RSGDA(p=self.p, alpha=alpha, eta=self._eta(batch_size))
+            automatic = 1.0 if plain else batch_size / (4 * self.gamma)
+            eta = automatic if self.eta is None else scaled(self.eta, ratio)
+            algorithm = RSGDA(p=self.p, alpha=alpha, eta=eta)
+        elif hasattr(algorithm, "eta") and dataclasses.is_dataclass(algorithm):
+            algorithm = dataclasses.replace(algorithm, eta=scaled(algorithm.eta, ratio))  # pyright: ignore
         if plain:
             algorithm = Plain.like(algorithm)
         per_batch = False if plain else self.per_batch
@@ -316,14 +324,6 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         )  # fmt: skip
         done = result.history["descents" if per_batch else "gradients"]
         return result, done * batch_size / len(X)
-
-    def _eta(self, batch_size: int) -> Step:
-        if self.gamma == math.inf:
-            return 1.0
-        if self.eta is None:
-            return batch_size / (4 * self.gamma)
-        number = _checks.host_number(self.eta)
-        return self.eta if number is None else number * batch_size / self.batch_size
 
     def _keep(self, network: PyTree, result: Result, epochs: np.ndarray) -> None:
         """Keep what a fit has found, as arrays and plain data."""

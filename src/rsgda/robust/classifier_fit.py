@@ -54,6 +54,20 @@ def _minibatches(algorithm: Any) -> float:
     return float(algorithm.p) if isinstance(algorithm, RSGDA | Plain) else 1
 
 
+def scaled(eta: Step, by: float) -> Step:
+    """Return the step that is made of gradients that are larger by a factor.
+
+    An optimiser is given these gradients, so that one that does not look at their size is the same.
+    """
+    if by == 1 or hasattr(eta, "of_problem"):
+        return eta
+    if _checks.is_optimiser(eta):
+        import optax
+
+        return optax.chain(optax.scale(by), eta)
+    return (lambda k: by * eta(k)) if callable(eta) else by * eta  # pyright: ignore
+
+
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Plain(Algorithm):
@@ -145,7 +159,9 @@ class Kept(NamedTuple):
     y: Array
     theta: PyTree  # the best so far
     best: Array  # samples that it has right
-    last: Array  # samples that were right at the last look
+    loss: Array  # and the mean cross-entropy
+    last: Array  # samples that were right at the last look,
+    last_loss: Array  # and the mean cross-entropy then
     since: Array  # looks since the best
 
 
@@ -167,7 +183,8 @@ class Validated(Algorithm):
         state = self.algorithm.init(problem, theta, v, key)
         zero = jnp.zeros((), jnp.int32)
         X, y = jnp.asarray(self.validation.X), jnp.asarray(self.validation.y)
-        memory = Kept(state.memory, X, y, state.theta, zero - 1, zero, zero)
+        worst = jnp.full((), jnp.inf, X.dtype)
+        memory = Kept(state.memory, X, y, state.theta, zero - 1, worst, zero, worst, zero)
         return state._replace(memory=memory)
 
     def step(self, problem: Problem, state: State) -> tuple[State, Info]:
@@ -182,17 +199,25 @@ class Validated(Algorithm):
 
 
 def _look(kept: Kept, theta: PyTree) -> Kept:
-    def hits(piece: tuple[Array, Array]) -> Array:
+    def judged(piece: tuple[Array, Array]) -> tuple[Array, Array]:
         X, y = piece
-        right = jnp.argmax(jax.vmap(thaw(theta))(X), axis=1).astype(y.dtype) == y
-        return jnp.sum(right, dtype=jnp.int32)
+        logits = jax.vmap(thaw(theta))(X)
+        right = jnp.argmax(logits, axis=1).astype(y.dtype) == y
+        chances = jax.nn.log_softmax(logits)
+        of_label = jnp.take_along_axis(chances, jnp.maximum(y, 0)[:, None], axis=1)[:, 0]
+        lost = -jnp.sum(jnp.where(y >= 0, of_label, 0))
+        return jnp.sum(right, dtype=jnp.int32), lost.astype(kept.loss.dtype)
 
-    right = jnp.sum(lax.map(hits, (kept.X, kept.y)), dtype=jnp.int32)
-    better = right > kept.best
+    right, loss = (jnp.sum(part) for part in lax.map(judged, (kept.X, kept.y)))
+    right, loss = right.astype(jnp.int32), loss / jnp.sum(kept.y >= 0).astype(loss.dtype)
+    # Of few samples many weights have equally many right.
+    better = (right > kept.best) | ((right == kept.best) & (loss < kept.loss))
     return kept._replace(
         theta=jax.tree.map(lambda new, old: jnp.where(better, new, old), theta, kept.theta),
         best=jnp.maximum(right, kept.best),
+        loss=jnp.where(better, loss, kept.loss),
         last=right,
+        last_loss=loss,
         since=jnp.where(better, 0, kept.since + 1).astype(jnp.int32),
     )
 
@@ -221,6 +246,7 @@ class Record:
         if self.patience is not None:
             kept = state.memory
             values["validation_accuracy"] = int(kept.last) / self.held
+            values["validation_loss"] = float(kept.last_loss)
             values["stop"] = int(kept.since) >= self.patience
         return values
 

@@ -1,25 +1,36 @@
 """Published settings of robust classification, as keyword arguments of `RobustClassifier`."""
 
+import dataclasses
+import functools
+
 import jax.numpy as jnp
 import optax
-from jax import Array
-from jax.typing import ArrayLike
 
 from rsgda.algorithms.esgda import ESGDA
+from rsgda.problem import Problem
 from rsgda.robust.penalty import penalty
 
-SINHA_BATCH = 256
 SINHA_EPS = 1.3
 
 
-def sinha_steps(t: ArrayLike) -> Array:
-    r"""Return Sinha et al.'s ascent step at round t of a minibatch.
+@dataclasses.dataclass(frozen=True)
+class SinhaSteps:
+    r"""Sinha et al.'s ascent steps, $\eta_t = b\, \mathrm{eps} / \sqrt{t + 2}$ at round t.
 
     They move each sample by $1 / \sqrt{t + 2}$ along the gradient of
-    $\mathrm{eps}\, \ell - \|z - x\|^2 / 2$. Ours is on the mean over b samples of that divided by
-    eps: $\eta_t = b\, \mathrm{eps} / \sqrt{t + 2}$.
+    $\mathrm{eps}\, \ell - \|z - x\|^2 / 2$. Ours is on the mean of that, divided by eps, over the b
+    samples of a minibatch.
     """
-    return SINHA_BATCH * SINHA_EPS / jnp.sqrt(jnp.asarray(t, float) + 2)
+
+    def of_problem(self, problem: Problem) -> optax.GradientTransformation:
+        """Return them as an optimiser, which begins anew with each minibatch."""
+        return _sinha_steps(problem.batch_size)
+
+
+@functools.lru_cache(maxsize=8)
+def _sinha_steps(b: int) -> optax.GradientTransformation:
+    # The same one for the same b, so that it is compiled once.
+    return optax.sgd(lambda t: b * SINHA_EPS / jnp.sqrt(jnp.asarray(t, float) + 2))
 
 
 presets: dict[str, dict] = {
@@ -54,9 +65,9 @@ presets: dict[str, dict] = {
         "label_smoothing": 1 / 9,  # 0.9 for the label, 0.1/9 for each of the others
         "pixels": (0.0, 1.0),
         "gamma": penalty(eps=SINHA_EPS).gamma,
-        "algorithm": ESGDA(m=15, alpha=optax.adam(1e-3), eta=optax.sgd(sinha_steps)),
+        "algorithm": ESGDA(m=15, alpha=optax.adam(1e-3), eta=SinhaSteps()),
         "per_batch": True,
-        "batch_size": SINHA_BATCH,
+        "batch_size": 256,
         "epochs": 25,
     },
 }

@@ -13,7 +13,7 @@ from jax import Array, lax
 
 from rsgda._flat import flattened, unflattened, widest
 from rsgda._lanczos import Spectrum, lanczos
-from rsgda._trees import PyTree
+from rsgda._trees import PyTree, freeze_values, thaw
 from rsgda.theory import pieces
 from rsgda.whole import Whole
 
@@ -183,7 +183,8 @@ def _spread(
     rounds = -(-F.batches // (groups * block))
     problem = F.problem
     if block > 1:
-        loss, sample = _side_by_side(problem.loss, problem.sample, block)
+        loss = _MeanLoss(freeze_values(problem.loss))
+        sample = _SideBySide(freeze_values(problem.sample), block)
         problem = dataclasses.replace(problem, loss=loss, sample=sample)
     # Other draws than those that are looked at one by one, which have a loop of their own.
     key = jr.split(F.key)[1]  # pyright: ignore[reportArgumentType]
@@ -205,17 +206,27 @@ def _spread(
     return mine, mine_v, error(norm(joint)), error(curvature.low), products
 
 
-@functools.lru_cache(maxsize=64)
-def _side_by_side(loss: Any, sample: Any, count: int) -> tuple[Any, Any]:
-    """Return a loss and a sampler of so many batches at once, the same ones for the same ones."""
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class _MeanLoss:
+    """The mean loss of batches that are drawn side by side."""
 
-    def mean(theta: PyTree, v: PyTree, batches: PyTree) -> Array:
-        return jnp.mean(jax.vmap(lambda batch: loss(theta, v, batch))(batches))
+    loss: PyTree
 
-    def draw(key: Array) -> PyTree:
-        return jax.vmap(sample)(jr.split(key, count))
+    def __call__(self, theta: PyTree, v: PyTree, batches: PyTree) -> Array:
+        return jnp.mean(jax.vmap(lambda batch: thaw(self.loss)(theta, v, batch))(batches))
 
-    return mean, draw
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class _SideBySide:
+    """A sampler of so many batches at once."""
+
+    sample: PyTree
+    count: int = dataclasses.field(metadata={"static": True})
+
+    def __call__(self, key: Array) -> PyTree:
+        return jax.vmap(thaw(self.sample))(jr.split(key, self.count))
 
 
 def _joint(

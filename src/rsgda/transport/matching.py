@@ -1,0 +1,84 @@
+"""Move one cloud onto another: the targets are what a network makes of it."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+
+from rsgda._trees import PyTree
+from rsgda.problem import Problem
+from rsgda.projections import zero_sum_ball
+from rsgda.transport import clouds
+from rsgda.transport.costs import named
+from rsgda.transport.semidual import Mapped, Matched
+
+
+def matching(
+    x: Any,
+    y: Any,
+    network: PyTree,
+    *,
+    epsilon: float = 0.1,
+    batch_size: int = 128,
+    a: Any = None,
+    b: Any = None,
+    cost: Any = "quadratic",
+    beta: float | None = None,
+) -> tuple[Problem, PyTree, Array]:
+    r"""Return the problem of moving a cloud y onto a cloud x, with its start.
+
+    $$ \min_\theta W_\varepsilon(\mu, \nu_\theta) = \min_\theta \max_v \mathbb{E}_{x \sim \mu}
+       \Big[ \sum_j \nu_j v_j - \varepsilon \log \sum_j \nu_j
+       e^{(v_j - c(x, f_\theta(y_j))) / \varepsilon} \Big], \qquad
+       \nu_\theta = \sum_j \nu_j \delta_{f_\theta(y_j)} $$
+
+    Only x is sampled. The network is evaluated at all y, once for all ascents until theta changes.
+
+    Args:
+        x: points, N × d, or a sampler: `x(key)` draws one point or a minibatch.
+        y: points, n × D, which the network takes to d dimensions.
+        network: maps one y; an Equinox module, or any callable pytree.
+        epsilon: the regularisation, in the units of the cost.
+        batch_size: samples of x in a minibatch, at most N.
+        a: weights of x, uniform by default.
+        b: weights of y, $\nu_j$, likewise.
+        cost: "quadratic" ($\|x - y\|^2$), "cosine", `p_norm(...)`, or a function of two points.
+        beta: with it the potentials are kept in the paper's set $\{\sum_j v_j = 0,
+            \|v\| \le \beta\}$; without, they are free.
+
+    Returns:
+        The problem, the network, and potentials of zero.
+
+    >>> import equinox as eqx, jax, rsgda
+    >>> key = jax.random.key(0)
+    >>> x, y = jax.random.normal(key, (50, 2)), jnp.ones((20, 3))
+    >>> network = eqx.nn.MLP(3, 2, 8, 1, key=key)
+    >>> problem, theta, v = matching(x, y, network, epsilon=0.5, batch_size=10)
+    >>> algorithm = rsgda.RSGDA(p=0.5, alpha=0.01, eta=rsgda.transport.relative())
+    >>> rsgda.solve(problem, algorithm, theta, v, key=key, steps=20).status.name
+    'FINISHED'
+
+    Source: Section 5.2 of the paper; errata 34, 38 and 41.
+    """
+    dtype = clouds.dtype_of(network)
+    of_x = clouds.source("x", x, a, batch_size, dtype)
+    y = clouds.points("y", y, dtype)
+    made = clouds.made("network", network, y)
+    width = clouds.drawn(of_x).shape[1]
+    if made.shape[1] != width:
+        raise ValueError(
+            f"`network` must take a y to the {width} dimensions of x, got {made.shape[1]}."
+        )
+    loss = Matched(
+        clouds.epsilon_of(epsilon, made.dtype),
+        clouds.weights("b", b, len(y), made.dtype),
+        named(cost),
+        int(of_x.get("batch_size", batch_size)),
+    )
+    problem = Problem(
+        loss,
+        **of_x,
+        prepare=Mapped(y, loss.cost),
+        project_v=None if beta is None else zero_sum_ball(beta),
+    )
+    return problem, network, jnp.zeros(len(y), made.dtype)

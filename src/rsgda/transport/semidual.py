@@ -1,0 +1,114 @@
+"""The semi-dual of entropic transport: a loss that is a maximum over potentials."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.nn import logsumexp, softmax
+
+from rsgda._trees import PyTree
+from rsgda.transport.costs import Cost
+
+
+def semi_dual(v: Array, costs: Array, nu: Array, epsilon: Array) -> Array:
+    r"""Return the mean over the rows of a cost matrix of the semi-dual.
+
+    $$ h(x, v) = \sum_j \nu_j v_j
+       - \varepsilon \log \sum_j \nu_j \exp\big((v_j - c(x, y_j)) / \varepsilon\big) $$
+
+    whose gradient in v is $\nu - w$ with the softmax $w$ of `weights`, and in the costs $w$.
+    Its expectation over x, at its maximum over v, is
+    $W_\varepsilon = \min_\pi \langle c, \pi \rangle + \varepsilon\, \mathrm{KL}(\pi | \mu \otimes
+    \nu)$: there is no constant.
+
+    Args:
+        v: potentials, one for each target.
+        costs: b × n.
+        nu: the weights of the targets, which sum to one.
+        epsilon: the regularisation.
+
+    >>> costs = jnp.array([[0.0, 2.0], [3.0, 1.0], [1.0, 1.0]])
+    >>> round(semi_dual(jnp.zeros(2), costs, jnp.array([0.5, 0.5]), jnp.array(0.1)).item(), 4)
+    0.7129
+
+    Source: equation (semi-dual) of Section 5.2, with the constant of errata 34.
+    """
+    return v @ nu - epsilon * jnp.mean(logsumexp(exponents(v, costs, nu, epsilon), axis=1))
+
+
+def weights(v: Array, costs: Array, nu: Array, epsilon: Array) -> Array:
+    r"""Return $w_j(x_i) \propto \nu_j \exp((v_j - c_{ij}) / \varepsilon)$; rows sum to one."""
+    return softmax(exponents(v, costs, nu, epsilon), axis=1)
+
+
+def exponents(v: Array, costs: Array, nu: Array, epsilon: Array) -> Array:
+    """Return the logarithms of the weights before they are normalised."""
+    return (v - costs) / epsilon + jnp.log(nu)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, eq=False)
+class SemiDual:
+    """The loss of a minibatch, whose costs a player of the game decides.
+
+    Attributes:
+        epsilon: the regularisation.
+        nu: the weights of the targets.
+        cost: of moving mass.
+        batch_size: samples in a minibatch.
+    """
+
+    epsilon: Array
+    nu: Array
+    cost: Cost = dataclasses.field(metadata={"static": True})
+    batch_size: int = dataclasses.field(metadata={"static": True})
+
+    @property
+    def unit(self) -> Array:
+        """The step size of v that Sinkhorn takes near the optimum, n times epsilon."""
+        return self.nu.shape[0] * self.epsilon
+
+    def costs(self, given: PyTree, batch: Array) -> Array:
+        """Return the costs of a minibatch, b × n."""
+        raise NotImplementedError
+
+    def __call__(self, given: PyTree, v: Array, batch: Array) -> Array:
+        """Return the semi-dual of a minibatch."""
+        return semi_dual(v, self.costs(given, batch), self.nu, self.epsilon)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, eq=False)
+class Matched(SemiDual):
+    """The loss of `matching`: fixed x against what the network has made of all y."""
+
+    def costs(self, given: PyTree, batch: Array) -> Array:
+        """Return the costs of x to the targets that `Mapped` has prepared."""
+        return self.cost.matrix(batch, given)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, eq=False)
+class Generated(SemiDual):
+    """The loss of `generation`: what the network makes of a minibatch against fixed y."""
+
+    targets: Any = None
+
+    def costs(self, given: PyTree, batch: Array) -> Array:
+        """Return the costs of generated points."""
+        return self.cost.matrix(jax.vmap(given)(batch), self.targets)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, eq=False)
+class Mapped:
+    """What `matching` prepares: the points that the network makes of all y, for the cost."""
+
+    y: Array
+    cost: Cost = dataclasses.field(metadata={"static": True})
+
+    def __call__(self, network: PyTree) -> PyTree:
+        """Return the targets."""
+        return self.cost.targets(jax.vmap(network)(self.y))

@@ -1,0 +1,106 @@
+"""Passes over all rows of x against all targets, in chunks: memory for chunk × n costs."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.nn import logsumexp
+
+from rsgda._trees import PyTree
+from rsgda.transport.costs import Cost
+
+CHUNK = 2**20  # costs at once; rows in a chunk are this over n
+SMALL = 1e-30  # a column that gets less of a chunk may be zero by underflow
+
+
+class Rows(NamedTuple):
+    """Points x in chunks, with the logarithms of their weights; those that fill up have none."""
+
+    points: Array  # chunks × rows × d
+    log_mu: Array  # chunks × rows
+
+
+class Seen(NamedTuple):
+    """What one pass tells about potentials v.
+
+    Attributes:
+        value: F(v), which no v takes above $W_eps$.
+        log_mean: the logarithm of wbar, what each target gets.
+    """
+
+    value: Array
+    log_mean: Array
+
+
+def chunked(points: Array, mu: Array, n: int) -> Rows:
+    """Cut points into chunks of at most `CHUNK` costs to n targets."""
+    size = max(1, min(len(points), CHUNK // n))
+    short = -len(points) % size
+    points = jnp.pad(points, ((0, short), (0, 0)), mode="edge")
+    log_mu = jnp.pad(jnp.log(mu), (0, short), constant_values=-jnp.inf)
+    return Rows(points.reshape(-1, size, points.shape[1]), log_mu.reshape(-1, size))
+
+
+def look(cost: Cost, rows: Rows, targets: PyTree, v: Array, nu: Array, epsilon: Array) -> Seen:
+    r"""Pass over x once.
+
+    $$ F(v) = \sum_j \nu_j v_j + \sum_i \mu_i u_i, \quad
+       u_i = -\varepsilon \log \sum_j \nu_j e^{(v_j - c_{ij})/\varepsilon}, \quad
+       \bar w_j = \sum_i \mu_i w_j(x_i) $$
+    """
+    shifted = v / epsilon + jnp.log(nu)
+
+    def part(carry: tuple[Array, ...], chunk: Rows) -> tuple[tuple[Array, ...], None]:
+        total, lost, log_mean = carry
+        exponents = shifted - cost.matrix(chunk.points, targets) / epsilon
+        top = jnp.max(exponents, axis=1, keepdims=True)
+        scaled = jnp.exp(exponents - top)
+        sums = jnp.sum(scaled, axis=1)
+        log_sums = jnp.log(sums) + top[:, 0]
+        mu = jnp.exp(chunk.log_mu)
+        # Kahan's sum: many chunks add up to no more rounding than one.
+        add = -epsilon * jnp.sum(mu * log_sums) - lost
+        new = total + add
+        gets = (mu / sums) @ scaled
+
+        def exactly() -> Array:
+            return logsumexp(exponents + (chunk.log_mu - log_sums)[:, None], axis=0)
+
+        log_gets = lax.cond(jnp.min(gets) < SMALL, exactly, lambda: jnp.log(gets))
+        return (new, (new - total) - add, jnp.logaddexp(log_mean, log_gets)), None
+
+    zero = jnp.zeros((), v.dtype)
+    start = (zero, zero, jnp.full_like(v, -jnp.inf))
+    (total, _, log_mean), _ = lax.scan(part, start, rows)
+    return Seen(v @ nu + total, log_mean)
+
+
+def row_oscillation(cost: Cost, rows: Rows, targets: PyTree) -> Array:
+    """Return the largest difference of two costs of one x."""
+
+    def part(most: Array, points: Array) -> tuple[Array, None]:
+        costs = cost.matrix(points, targets)
+        return jnp.maximum(most, jnp.max(costs.max(axis=1) - costs.min(axis=1))), None
+
+    return lax.scan(part, jnp.zeros((), rows.log_mu.dtype), rows.points)[0]
+
+
+def mapped(function: Callable[..., Any], points: Any, n: int, *arguments: Any) -> Any:
+    """Return `function(chunk, *arguments)` of all points, which the host puts together."""
+    size = max(1, min(len(points), CHUNK // n))
+    found = []
+    for start in range(0, len(points), size):
+        chunk = np.asarray(points[start : start + size])
+        take = len(chunk)
+        # Always as many points, so that one program serves the last chunk, too.
+        chunk = np.pad(chunk, ((0, size - take), (0, 0)), mode="edge")
+        part = function(chunk, *arguments)
+        found.append(jax.tree.map(lambda leaf, k=take: np.asarray(leaf)[:k], part))
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *found)
+
+
+compiled = functools.partial(jax.jit, static_argnames="cost")
