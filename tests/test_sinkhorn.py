@@ -90,7 +90,12 @@ COSTS = {
 }
 
 
-@pytest.mark.parametrize("name", COSTS)
+LONG = ("cube of the 3-norm", "largest", "city block")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in COSTS]
+)
 def test_costs(clouds, name):
     x, y, a, b = clouds
     cost, by_scipy = COSTS[name]

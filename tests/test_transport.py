@@ -170,7 +170,7 @@ def many(key):
     return jr.normal(key, (8, D))
 
 
-@pytest.mark.parametrize("sampler", [one, many])
+@pytest.mark.parametrize("sampler", [one, pytest.param(many, marks=pytest.mark.slow)])
 def test_samplers(clouds, network, sampler):
     problem, theta, v = transport.matching(sampler, clouds[1], network, batch_size=8)
     assert problem.draw(jr.key(0)).arguments[0].shape == (8, D)
@@ -180,6 +180,7 @@ def test_samplers(clouds, network, sampler):
     )
 
 
+@pytest.mark.slow
 def test_phi_of_a_matching_is_w_eps(clouds, network):
     x, y, b = clouds
     # Strongly concave is it only where a constant cannot be added to v: on the paper's set.
@@ -205,7 +206,7 @@ def test_the_papers_set(clouds, network):
 # Steps
 
 
-def test_relative_steps(clouds, matched):
+def test_relative_steps(matched):
     problem, theta, v = matched
     run = lambda eta: rsgda.solve(  # noqa: E731
         problem, rsgda.RSGDA(alpha=0.01, eta=eta), theta, v, key=jr.key(0), steps=10
@@ -213,6 +214,11 @@ def test_relative_steps(clouds, matched):
     relative, absolute = run(transport.relative(0.25)), run(0.25 * M * EPSILON)
     np.testing.assert_array_equal(relative.v, absolute.v)
     np.testing.assert_allclose(run(transport.relative()).v, run(8 * EPSILON / 2).v, rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_relative_steps_in_a_sweep(matched):
+    problem, theta, v = matched
     both = [rsgda.RSGDA(alpha=0.01, eta=transport.relative(r)) for r in (0.25, 0.1)]
     table = rsgda.sweep(problem, both, theta, v, keys=jr.split(jr.key(3), 2), steps=5)
     assert table.algorithms[0].eta == transport.relative(0.25)
@@ -260,7 +266,7 @@ def test_a_run_is_resumed_and_another_is_refused(clouds, network, matched, tmp_p
 # Learning with Sinkhorn
 
 
-@pytest.mark.parametrize(("m_sin", "warm_start"), [(1, True), (3, True), (3, False)])
+@pytest.mark.parametrize(("m_sin", "warm_start"), [(1, True), (3, False)])
 def test_sinkhorn_descent_by_hand(clouds, network, m_sin, warm_start):
     x, y, b = clouds
     problem, theta, v = transport.matching(x, y, network, epsilon=EPSILON, batch_size=8, b=b)
