@@ -10,6 +10,7 @@ import scipy.optimize
 
 from rsgda import robust
 from rsgda.robust import attacks
+from rsgda.robust.budget import _spent
 
 N, SHAPE, BOX = 13, (3, 2), (-1.0, 1.25)
 KEY = jr.key(5)
@@ -182,6 +183,33 @@ def test_robust_accuracy_does_not_rise():
     found = robust.robustness(CURVED, X, Y, radii, key=KEY, steps=2)
     assert np.all(np.diff(found.accuracy) >= 0)
     assert found.accuracy[0] < found.accuracy[-1] == found.clean
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_rounding_does_not_take_a_sample_out_of_its_ball(norm):
+    """In single precision, and far from the origin, where x + d is rounded coarsely."""
+    single = jax.tree.map(lambda leaf: leaf.astype("f4"), CURVED)
+    far = (X * [[1.0, 40.0], [7.0, 3.0], [0.1, 100.0]]).astype("f4")
+    for radius in (1e-5, 1e-3, 0.3):
+        moved = robust.pgd(single, far, Y, radius=radius, key=KEY, norm=norm)
+        moved = np.asarray(moved, float) - far
+        assert np.all(lengths(moved, norm) <= radius)
+        assert radius < 1e-3 or np.max(lengths(moved, norm)) > 0.9 * radius
+
+
+def test_budgets_are_spent_as_a_linear_program_would():
+    rng = np.random.default_rng(3)
+    costs, gains = rng.uniform(0, 1, size=(6, 5)), rng.normal(size=(6, 5))
+    costs[0] = 0
+    costs[3, 2], gains[4, 1] = costs[4, 2], gains[0, 1]
+    corners = _spent(costs, gains)
+    marginals = np.kron(np.ones(6), np.eye(5))
+    for rho in (0.0, 0.03, 0.2, 0.4, 5.0):
+        solved = scipy.optimize.linprog(
+            -gains.ravel(), A_ub=costs.reshape(1, -1), b_ub=[5 * rho], A_eq=marginals,
+            b_eq=np.ones(5),
+        )  # fmt: skip
+        assert np.interp(rho, *corners) == pytest.approx(-solved.fun / 5, abs=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,18 @@ import base64
 import csv
 import html.parser
 import json
+import os
 import re
 import shutil
 import struct
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 from typer.testing import CliRunner
 
 from rsgda import report
@@ -301,6 +306,25 @@ def test_samples_are_kept_out_and_left_for_later(place, tmp_path):
     # Another scaling: radii would not be the same.
     line = refused("robust", "evaluate", place / "model", place / "test.csv", "--against", out)
     assert "same units" in line
+
+
+@pytest.mark.parametrize(
+    ("single", "words"),
+    [
+        (["odd"], "a single sample of class 'odd' (sample 61)"),
+        ([f"odd {i}" for i in range(8)], "'odd 4' (sample 65) and 3 more"),
+        (["odd", "odd"], None),
+    ],
+)
+def test_a_class_of_a_single_sample_is_named(single, words, tmp_path):
+    X, y = samples()
+    data = write_csv(tmp_path / "x.csv", [*X, *X[: len(single)]], [*y, *single])
+    # It is told before anything else can fail.
+    shown = run("robust", "fit", data, "--alpha", -1, "--out", tmp_path / "model")
+    assert shown.exit_code == 2
+    assert "--alpha" in shown.stderr
+    assert ("single sample" in shown.stdout) == (words is not None)
+    assert words is None or words in shown.stdout
 
 
 # Evaluate.
@@ -637,6 +661,35 @@ def test_images_from_idx_files(tmp_path):
         shown = run("robust", command, model, tmp_path / "images-idx3", "--samples", 20)
         assert shown.exit_code == 0, shown.output
         check_page(model / command / "report.html", "20 of 60")
+
+
+@pytest.mark.slow
+def test_the_example_of_the_page_is_worth_it(tmp_path):
+    """What is trained against adversaries withstands more, and is as good without."""
+    page = (Path(__file__).parents[1] / "docs" / "robust.md").read_text(encoding="utf-8")
+    section = page.split("## With files")[1].split("\n## ")[0]
+    calls = re.findall(r"^rsgda (robust .*)$", section, re.MULTILINE)
+    assert len(calls) == 4
+    digits = load_digits()
+    np.savez(tmp_path / "digits.npz", X=digits.images / 16, y=digits.target)
+    # With JAX as the reader has it, in float32.
+    environment = {name: v for name, v in os.environ.items() if not name.startswith("JAX_")}
+    program = [sys.executable, "-c", "from rsgda.cli import main; main()"]
+    for call in calls:
+        done = subprocess.run(
+            [*program, *call.split()], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+    _, rows = read_csv(tmp_path / "robust" / "evaluate" / "robustness.csv")
+    found = {radius: (robust, plain) for radius, robust, plain in rows}
+    assert found[0][0] > max(0.93, found[0][1] - 0.02)
+    assert found[0.25][0] > found[0.25][1] + 0.04
+    assert found[0.5][0] > found[0.5][1] + 0.1
+    # The table of the page, but for what rounding does to a fit elsewhere.
+    table = re.findall(r"^\| ([\d.]+) \| ([\d.]+) % \| ([\d.]+) % \|$", section, re.MULTILINE)
+    assert len(table) == 4
+    for radius, *parts in np.array(table, float):
+        np.testing.assert_allclose(np.array(parts) / 100, found[radius], atol=0.05)
 
 
 def test_the_names_of_options_are_those_of_the_library():

@@ -71,10 +71,23 @@ def test_a_part_of_the_files_is_not_filled_up(own, arrays):
         mnist()
 
 
-def test_the_variable_must_name_a_folder(own, monkeypatch):
-    monkeypatch.setenv("RSGDA_DATA", str(own / "absent"))
-    with pytest.raises(ValueError, match=r"RSGDA_DATA must name a folder, got '.*absent'"):
+@pytest.mark.parametrize("given", ["{home}/absent", "~/absent"])
+def test_the_variable_must_name_a_folder(given, own, monkeypatch):
+    monkeypatch.setenv("HOME", str(own))
+    monkeypatch.setenv("RSGDA_DATA", given.format(home=own))
+    with pytest.raises(ValueError, match=r"must name a folder, got .*absent") as caught:
         mnist()
+    message = str(caught.value)
+    assert all(f"\n    {name}.gz\n" in message for name in NAMES)
+    assert f"into {own / 'absent' / 'mnist'}, or" in message
+
+
+def test_the_folder_may_be_under_home(own, arrays, monkeypatch):
+    monkeypatch.setenv("HOME", str(own))
+    monkeypatch.setenv("RSGDA_DATA", "~/mine")
+    (own / "mine").mkdir()
+    write(own / "mine" / "mnist", arrays, (True,) * 4)
+    assert mnist().y_train.tolist() == [3, 0, 9]
 
 
 @pytest.mark.parametrize(

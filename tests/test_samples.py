@@ -76,6 +76,31 @@ def test_a_table_needs_no_names(put):
 
 
 @pytest.mark.parametrize(
+    ("text", "names", "y"),
+    [
+        # As pandas writes numbers of columns and one name.
+        ("0,1,target\n1,2,1\n3,4,0\n5,6,1\n", ("0", "1"), [1, 0, 1]),
+        ("0,1,target\n1,2,1.5\n3,4,0\n5,6,1\n", ("0", "1"), ["1.5", "0", "1"]),
+        ("0,1,2,kind\n1,2,3,a\n3,4,5,b\n5,6,7,a\n", ("0", "1", "2"), ["a", "b", "a"]),
+        # Samples, as they may be.
+        ("0,1,a\n1,2,a\n3,4,b\n", None, ["a", "a", "b"]),
+        ("0,1,a\n1,2,c\n3,4,b\n", None, ["a", "c", "b"]),
+        ("0,1,2,a\n1,2,3,a\n3,4,5,b\n", None, ["a", "a", "b"]),
+        ("7,7,a\n1,2,0\n3,4,1\n", None, ["a", "0", "1"]),
+        ("0,1,2,a\n", None, ["a"]),
+        ("0,1,2\n1,2,1\n3,4,0\n", None, [2, 1, 0]),
+    ],
+)
+def test_names_may_be_numbers_but_for_the_label(text, names, y, put):
+    samples = read_samples(put("t.csv", text))
+    assert samples.names == names
+    assert samples.y.tolist() == y
+    rows = [line.split(",")[:-1] for line in text.splitlines()[names is not None :]]
+    np.testing.assert_array_equal(samples.X, np.array(rows, float))
+    assert ("names" in samples.note) == (names is not None)
+
+
+@pytest.mark.parametrize(
     ("labels", "found"),
     [
         (["1", "0"], [1, 0]),
@@ -83,7 +108,7 @@ def test_a_table_needs_no_names(put):
         (["01", "1"], ["01", "1"]),  # which are two classes
         (["1", "b"], ["1", "b"]),
         (["1.5", "2"], ["1.5", "2"]),
-        (["nan", "?"], ["nan", "?"]),
+        (["none", "-"], ["none", "-"]),  # as of a treatment, or a charge
         (["9" * 30, "1"], ["9" * 30, "1"]),
     ],
 )
@@ -108,6 +133,10 @@ def test_labels_are_whole_numbers_if_all_are(labels, found, put):
         ("1,,x\n1,3,y\n", ["line 1", "column 2", "missing"]),
         ("a,kind\n1,x\n2\n", ["line 3", "2 cells", "got 1"]),
         ("a,kind\n1,x\n2,\n", ["line 3", "no label"]),
+        ("a,kind\n1,x\n\n2,NA\n", ["line 4", "no label but 'NA'"]),
+        ("a,kind\n1,0\n2, nan\n", ["line 3", "no label but 'nan'"]),
+        ("1,?\n2,x\n", ["line 1", "no label but '?'"]),
+        (",0,1,2,target\n0,1,2,3,1\n1,2,3,4,0\n", ["column 1", "no name", "counts the rows"]),
         (",a,kind\n0,1,x\n", ["column 1", "no name"]),
         ("a,a,kind\n0,1,x\n", ["'a' twice"]),
         (b"a,kind\n1,\xff\n", ["UTF-8"]),
@@ -169,6 +198,8 @@ Y = np.array([0, 1])
         ({"X": np.eye(2)}, ["no array 'y'", "['X']", "savez"]),
         ({"X": np.array([[1, "a"], [2, 3]], object), "y": Y}, ["objects"]),
         ({"X": np.eye(2), "y": np.array([0, None])}, ["objects"]),
+        ({"X": np.eye(2), "y": np.array(["a", "NaN"])}, ["y, sample 2", "no label but 'NaN'"]),
+        ({"X": np.eye(2), "y": np.array([b"", b"a"])}, ["y, sample 1", "no label;"]),
         ({"X": np.zeros((2, 3, 8, 8)), "y": Y}, ["channels of images last", "moveaxis(X, 1, -1)"]),
         ({"X": np.zeros((3, 2)), "y": Y}, ["X has 3 samples, and y has 2 labels"]),
         ({"X": np.eye(2).astype(str), "y": Y}, ["X must hold numbers"]),

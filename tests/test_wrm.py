@@ -120,6 +120,20 @@ def test_adversaries_of_a_minibatch_start_at_its_samples():
     assert not np.array_equal(result.theta.weight, NETWORK.weight)
 
 
+def test_samples_of_another_byte_order_are_taken():
+    for order in "<>":
+        problem, _, v = wrm(NETWORK, X.astype(f"{order}f4"), Y, batch_size=5)
+        assert v.dtype == problem.data["x"].dtype == np.float32
+        np.testing.assert_array_equal(v, X.astype("f4"))
+
+
+def test_penalties_are_numbers():
+    there = penalty(gamma=np.float32(2.0), pixels=np.array([0.0, 1.0]), to=np.array([-3.0, 5.0]))
+    numbers = [there.gamma, there.eps, *there.pixels]
+    assert [type(number) for number in numbers] == [float] * 4
+    assert there == penalty(gamma=2.0, pixels=(0, 1), to=(-3, 5))
+
+
 def test_penalties_are_converted():
     assert np.isclose(penalty(eps=1.3).gamma, 0.5 / 1.3)
     assert np.isclose(penalty(gamma=penalty(eps=1.3).gamma).eps, 1.3)
@@ -170,6 +184,8 @@ def test_sinha_s_steps_are_theirs(b):
         ({"network": lambda x: x.sum()}, r"to a vector of logits"),
         ({"X": X[:, :2]}, r"`network` must take one sample of shape \(2,\)"),
         ({"gamma": 0.0}, r"`gamma` must be a positive finite number"),
+        ({"gamma": 1e50, "X": X.astype("f4")}, r"`gamma` must lie in .* float32, got 1e\+50"),
+        ({"gamma": 1e-50, "X": X.astype("f4")}, r"`gamma` must lie in .* float32, got 1e-50"),
         ({"label_smoothing": 1.5}, r"`label_smoothing` must lie in \[0, 1\]"),
         ({"label_smoothing": None}, r"`label_smoothing` must lie in \[0, 1\], got None"),
         ({"label_smoothing": "some"}, r"`label_smoothing` must lie in \[0, 1\], got 'some'"),

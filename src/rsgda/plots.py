@@ -95,9 +95,10 @@ def overview(plans: Plans, best: BestP | None = None, ks: Any = None) -> Figure:
 def certificate(certificate: Any, attack: Any = None) -> Figure:
     r"""Draw a certified loss against the transport budget.
 
-    The bound is a solid line if all samples are certified, and dashed if it is an estimate. A dot
-    marks, for each gamma that has a part in it, the mean squared distance $\hat\rho$ of the
-    maximisers, at which the loss is attained.
+    The bound is a solid line if all samples are certified, and dashed if it is an estimate. At
+    $\rho = 0$, where nothing moves, it falls to the loss of the samples themselves. A dot marks,
+    for each gamma that has a part in it, the mean squared distance $\hat\rho$ of the maximisers, at
+    which the loss is attained.
 
     Args:
         certificate: what `robust.certificate` returned.
@@ -253,6 +254,8 @@ def draw_certificate(axes: Axes, certificate: Any, attack: Any = None) -> None:
     reached = None if attack is None else np.interp(rho, attack.cost, attack.reached)
     of = "" if len(inner) == 1 else f"\n(the best of {len(inner)} γ)"
     n = certificate.n
+    # Upright, not slanted to the next point: for no rho but 0 it is less than the gammas give.
+    axes.plot([0, 0], [certificate.clean, bound[0]], color=COLOURS[0], linewidth=2, clip_on=False)
     if certificate.share < 1:
         label = f"estimate, can be too small:\n{round(certificate.share * n):,} of {n:,} certified"
         axes.plot(rho, bound, color=COLOURS[0], linestyle=DASHES[1], linewidth=2, label=label)

@@ -1,11 +1,14 @@
 """A report as one page of HTML that needs nothing beside it: no network, no script, no file.
 
 Words are escaped wherever they enter. What is put together here is `Html`, which is not escaped
-again; a section takes plain strings as paragraphs.
+again; a section takes plain strings as paragraphs. Beside a page its numbers are files of their
+own.
 """
 
 import base64
+import csv
 import html
+import io
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -173,3 +176,14 @@ def _section(section: Section) -> str:
 
 def _words(text: Any) -> str:
     return html.escape(str(text))
+
+
+def as_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
+    r"""Return a table as a file to compute with; numbers keep all their digits.
+
+    >>> as_csv(("rho", "in words"), [(0.1, "a, b"), (1 / 3, None)])
+    b'rho,in words\n0.1,"a, b"\n0.3333333333333333,\n'
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([columns, *rows])
+    return text.getvalue().encode()

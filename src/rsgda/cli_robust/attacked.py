@@ -69,7 +69,7 @@ def run(
     told.write(
         out,
         {
-            "robustness.csv": told.as_csv(columns, rows),
+            "robustness.csv": report.as_csv(columns, rows),
             "robustness.png": plots.saved(figure, "png"),
             "report.html": page.encode(),
         },

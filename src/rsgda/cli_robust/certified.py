@@ -63,20 +63,24 @@ def run(
         label_smoothing=classifier.label_smoothing, box=classifier.box,
         progress=told.is_watched(),
     )  # fmt: skip
+    first, found = found, found.against(attack)
+    against = _against(first, found, attack)
     rows = list(zip(rho, found.bound, found.gamma, attack.loss, strict=True))
     shown = [
         (f"{r:g}", at_most(bound), f"{g:g}" if np.isfinite(g) else "–", f"{loss:#.4g}")
         for r, bound, g, loss in rows
     ]
     told.say(found.message)
+    if against:
+        told.say(against)
     told.say(f"the mean loss on {found.n:,} samples, which is {found.clean:#.4g}, when they move:")
     told.show(_columns(found), shown, right=0)
     figure = plots.certificate(found, attack)
-    page = _page(model, source, found, attack, n, told.svg(figure), shown)
+    page = _page(model, source, found, attack, against, n, told.svg(figure), shown)
     told.write(
         out,
         {
-            "certificate.csv": told.as_csv(
+            "certificate.csv": report.as_csv(
                 CSV_COLUMNS,
                 [(r, float(b), found.share, float(g), float(loss)) for r, b, g, loss in rows],
             ),
@@ -91,6 +95,25 @@ def _columns(found: Certificate) -> tuple[str, ...]:
     return ("rho", most, "gamma", "attack found")
 
 
+def _against(first: Certificate, found: Certificate, attack: TransportAttack) -> str:
+    """Say what the attack contradicts, of the certificate as it was first and as it is now."""
+    words = []
+    if found is not first:
+        last = max(
+            old.gamma
+            for old, new in zip(first.inner, found.inner, strict=True)
+            if old.share > new.share
+        )
+        words.append(
+            "The attack reached more than had been certified: gammas up to "
+            f"{last:g} are taken as certifying nothing."
+        )
+    low = [f"{r:g}" for r, b, a in zip(found.rho, found.bound, attack.loss, strict=True) if a > b]
+    if found.share < 1 and low:
+        words.append(f"At rho {', '.join(low)} the estimate is too small: the attack found more.")
+    return " ".join(words)
+
+
 def _certified(found: Certificate) -> int:
     return round(found.share * found.n)
 
@@ -100,6 +123,7 @@ def _page(
     source: Source,
     found: Certificate,
     attack: TransportAttack,
+    against: str,
     n: int,
     svg: bytes,
     shown: list[tuple[str, ...]],
@@ -122,6 +146,8 @@ def _page(
                 "small. A larger --gamma certifies more."
             )
         )
+    if against:
+        first.append(report.notice(against))
     says = "rho is the mean squared distance by which samples may be moved. "
     if sure:
         says += (

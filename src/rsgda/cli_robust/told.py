@@ -1,8 +1,6 @@
 """What a command shows and writes: lines and tables on the terminal, files, words for a report."""
 
-import csv
 import importlib.metadata
-import io
 import platform
 from collections.abc import Iterable, Sequence
 from decimal import ROUND_CEILING, Context
@@ -28,6 +26,7 @@ AUTOMATIC = {
 }
 STOPPING = ("validation_fraction", "n_iter_no_change")
 MOST_CLASSES = 30
+MOST_SINGLE = 5
 
 
 def say(text: str) -> None:
@@ -57,6 +56,16 @@ def say_read(path: Path, samples: Samples) -> None:
     say(f"{path}: {size(samples.X, samples.y)}{note}")
 
 
+def say_single(path: Path, y: np.ndarray) -> None:
+    """Say which classes have one sample only, from which nothing is learnt: most are mistakes."""
+    labels, places, counts = np.unique(y, return_index=True, return_counts=True)
+    single = np.flatnonzero(counts == 1)
+    if len(single):
+        each = [f"{labels[i].item()!r} (sample {places[i] + 1:,})" for i in single[:MOST_SINGLE]]
+        more = f" and {len(single) - len(each):,} more" if len(single) > len(each) else ""
+        say(f"note: {path} has a single sample of class {', '.join(each)}{more}")
+
+
 def size(X: np.ndarray, y: np.ndarray) -> str:
     """Describe samples in words."""
     shape = X.shape[1:]
@@ -70,15 +79,6 @@ def write(folder: Path, files: dict[str, bytes]) -> None:
     for name, content in files.items():
         write_aside(folder / name, content)
     say(f"{folder}: {', '.join(files)}")
-
-
-def as_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
-    """Return a table as a file, with all digits."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
-    return text.getvalue().encode()
 
 
 def svg(figure: Any) -> bytes:

@@ -41,6 +41,7 @@ def run(
     samples = source.read()
     _check_classes(samples, source.path)
     told.say_read(source.path, samples)
+    told.say_single(source.path, samples.y)
     held = None
     if test_fraction is not None:
         samples, held = _split(samples, test_fraction, seed)

@@ -43,12 +43,16 @@ def locate(source: Source, *, progress: bool = False) -> list[Path]:
 
 
 def _own(source: Source) -> list[Path] | None:
-    root = os.environ.get(VARIABLE)
-    if not root:
+    root = _root()
+    if root is None:
         return None
-    if not Path(root).is_dir():
-        raise ValueError(f"the environment variable {VARIABLE} must name a folder, got {root!r}.")
-    folder = Path(root, source.folder)
+    folder = root / source.folder
+    if not root.is_dir():
+        raise ValueError(
+            f"the environment variable {VARIABLE} must name a folder, got '{root}'. Put the files "
+            f"of {source.title}{_names(source)}\ninto {folder}, or unset the variable to have "
+            "them fetched."
+        )
     found = [_either(folder / file.name) for file in source.files]
     paths = [path for path in found if path is not None]
     if not paths:
@@ -59,6 +63,16 @@ def _own(source: Source) -> list[Path] | None:
         missing = ", ".join(file.name for file, path in pairs if path is None)
         raise FileNotFoundError(f"{folder} has {paths[0].name}, but not {missing}.")
     return paths
+
+
+def _root() -> Path | None:
+    """Return the user's folder, if there is to be one."""
+    root = os.environ.get(VARIABLE)
+    return Path(os.path.expanduser(root)) if root else None
+
+
+def _names(source: Source) -> str:
+    return "".join(f"\n    {file.name}" for file in source.files)
 
 
 def _either(packed: Path) -> Path | None:
@@ -158,19 +172,18 @@ class _Sink:
 
 
 def _advice(source: Source, folder: Path, failures: list[str]) -> str:
-    root = os.environ.get(VARIABLE)
-    if root:
-        own = f"{Path(root, source.folder)} (the environment variable {VARIABLE})"
+    root = _root()
+    if root is not None:
+        own = f"{root / source.folder} (the environment variable {VARIABLE})"
     else:
         own = (
             f"the folder {source.folder} of a folder of your choice, and name the latter in the "
             f"environment variable {VARIABLE}"
         )
-    names = "".join(f"\n    {file.name}" for file in source.files)
     reasons = "".join(f"\n    {failure}" for failure in failures)
     return (
-        f"{source.title} is not on this machine, and fetching it failed. Put its files{names}\n"
-        f"into {folder}, or into {own}. What was tried:{reasons}"
+        f"{source.title} is not on this machine, and fetching it failed. Put its files"
+        f"{_names(source)}\ninto {folder}, or into {own}. What was tried:{reasons}"
     )
 
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from rsgda.data.idx import read_idx
 
-MISSING = {"", "na", "n/a", "nan", "null", "none", "?", "-"}
+MISSING = {"", "na", "n/a", "nan", "null", "none", "?", "-"}  # in place of a number
+NO_LABEL = MISSING - {"none", "-"}  # which are classes, beside "some" and "+"
 SEPARATORS = ",;\t"
 IMAGES, LABELS = "images-idx3", "labels-idx1"  # in the names of MNIST's files
 
@@ -152,6 +153,10 @@ def _samples(X: np.ndarray, y: np.ndarray, path: Path, labels: Any = None) -> Sa
         raise ValueError(f"{of_X} has {len(X):,} samples, and {of_y} has {len(y):,} labels.")
     if y.dtype.kind == "S":
         y = np.char.decode(y, "utf-8")
+    if y.dtype.kind == "U":
+        gaps = np.isin(np.char.lower(np.char.strip(y)), list(NO_LABEL))
+        if np.any(gaps):
+            raise ValueError(f"{of_y}, sample {np.argmax(gaps) + 1}: {_no_label(y[gaps][0])}")
     if y.dtype.kind == "f" and not np.all(np.isfinite(y)):
         raise ValueError(f"{of_y} must hold a label for each sample, got NaN or infinity.")
     y = y.astype(np.int64) if y.dtype.kind in "iu" else y
@@ -188,7 +193,7 @@ def _table(path: Path, file: TextIO, label: str | None) -> Samples:
     file.seek(0)
     separator = max(SEPARATORS, key=start.count)
     rows = _rows(csv.reader(file, delimiter=separator, skipinitialspace=True))
-    line, first = next(rows, (0, []))
+    top, first = next(rows, (0, []))
     if not first:
         raise ValueError(f"{path} is empty; give rows of numbers with a label each.")
     names = _header(path, first, label)
@@ -196,8 +201,6 @@ def _table(path: Path, file: TextIO, label: str | None) -> Samples:
     if len(first) < 2:
         raise ValueError(f"{path} must have at least two columns, a number and a label.")
     values, labels, lines = array("d"), [], array("q")
-    if names is None:
-        _take(path, line, first, place, None, values, labels, lines)
     for line, cells in rows:
         if len(cells) != len(first):
             raise ValueError(
@@ -205,6 +208,13 @@ def _table(path: Path, file: TextIO, label: str | None) -> Samples:
                 f"{len(cells)}."
             )
         _take(path, line, cells, place, names, values, labels, lines)
+    note = ""
+    if names is None and _is_above(first, labels):
+        names, note = _named(path, first), "the first line taken for names"
+    if names is None:
+        own = array("d"), [], array("q")
+        _take(path, top, first, place, None, *own)
+        values, labels, lines = own[0] + values, own[1] + labels, own[2] + lines
     if not labels:
         raise ValueError(f"{path} holds names and no rows; give rows of numbers with a label each.")
     X = np.frombuffer(values, np.float64).reshape(len(labels), -1)
@@ -215,7 +225,7 @@ def _table(path: Path, file: TextIO, label: str | None) -> Samples:
     if names is None:
         return Samples(X, _labels(labels))
     others = tuple(name for i, name in enumerate(names) if i != place)
-    return Samples(X, _labels(labels), others, names[place])
+    return Samples(X, _labels(labels), others, names[place], note)
 
 
 def _rows(reader: Any) -> Iterator[tuple[int, list[str]]]:
@@ -234,6 +244,27 @@ def _header(path: Path, first: list[str], label: str | None) -> list[str] | None
             f"{path} must have a column {label!r}, but its first line has no names; write them "
             "there, or make the label the last column."
         )
+    if label is not None and label not in first:
+        raise ValueError(f"{path} must have a column {label!r}, got {_some(first)}.")
+    return _named(path, first)
+
+
+def _is_above(first: list[str], labels: list[str]) -> bool:
+    """Say whether a line of numbers with text at its end holds names, and no sample.
+
+    It does where no label below is text, or where its numbers count the columns, as pandas' do,
+    and no sample has such a label.
+    """
+    *numbers, name = first
+    if name.lower() in MISSING or _is_number(name) or name in labels or len({*first}) < len(first):
+        return False
+    counts = [cell for cell in numbers if cell]  # a column without a name is that of the rows
+    counted = len(counts) > 2 and counts == [str(i) for i in range(len(counts))]
+    return bool(labels) and (counted or all(_is_number(label) for label in labels))
+
+
+def _named(path: Path, first: list[str]) -> list[str]:
+    """Return names of columns, or refuse what can be none."""
     if "" in first:
         raise ValueError(
             f"{path}: column {first.index('') + 1} has no name in the first line; name it, or "
@@ -242,8 +273,6 @@ def _header(path: Path, first: list[str], label: str | None) -> list[str] | None
     for name in first:
         if first.count(name) > 1:
             raise ValueError(f"{path}: must have columns of different names, got {name!r} twice.")
-    if label is not None and label not in first:
-        raise ValueError(f"{path} must have a column {label!r}, got {_some(first)}.")
     return first
 
 
@@ -259,8 +288,8 @@ def _take(
 ) -> None:
     """Append a row."""
     name = cells[place]
-    if name == "":
-        raise ValueError(f"{path}, line {line}: has no label; leave such rows out.")
+    if name.lower() in NO_LABEL:
+        raise ValueError(f"{path}, line {line}: {_no_label(name)}")
     try:
         values.extend([float(cell) for i, cell in enumerate(cells) if i != place])
     except ValueError:
@@ -268,6 +297,12 @@ def _take(
         raise ValueError(_not_a_number(path, line, wrong, names, cells[wrong])) from None
     labels.append(name)
     lines.append(line)
+
+
+def _no_label(name: str) -> str:
+    if not name.strip():
+        return "has no label; leave such samples out."
+    return f"has no label but {str(name)!r}; leave such samples out, or give that class a name."
 
 
 def _not_a_number(path: Path, line: int, column: int, names: list[str] | None, cell: str) -> str:

@@ -1,11 +1,10 @@
 """Curves of Figures 1 and 2 over seeds: bands, files, and sentences about them."""
 
-import csv
-import io
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from rsgda.report import as_csv
 from rsgda.reproduce.robust_cells import Curve
 from rsgda.reproduce.robust_setting import BATCH, GAMMA, KEPT, OBJECTIVES, SEED, Cell, Scale
 
@@ -107,27 +106,21 @@ def curves_csv(curves: list[Curve]) -> bytes:
         looks = zip(*(curve.looks[name] for name in COLUMNS), strict=True)
         return [[*start, *(f"{value:.6g}" for value in look)] for look in looks]
 
-    return table([head, *(row for curve in curves for row in rows(curve))])
-
-
-def table(rows: list[list[str]]) -> bytes:
-    """Return rows as a CSV file."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode()
+    return as_csv(head, [row for curve in curves for row in rows(curve)])
 
 
 def summary_csv(curves: list[Curve]) -> bytes:
     """Return one row for each cell: how its seeds ended."""
     head = [*CELL, "seeds", "diverged", "mean_phi", "low", "high", "least_certified"]
-    rows = [[*head, "worst_accuracy", "kept"]]
+    head += ["worst_accuracy", "kept"]
+    rows = []
     for group in groups(curves):
         low, high = group.band
         diverged = sum(not curve.finished for curve in group.curves)
         row = [*_cell(group.cell), f"{len(group.curves)}", f"{diverged}", f"{group.end:.6g}"]
         row += [f"{low[-1]:.6g}", f"{high[-1]:.6g}", f"{group.of('certified')[:, -1].min():.4g}"]
         rows.append([*row, f"{group.accuracy:.4g}", "yes" if group.kept else "no"])
-    return table(rows)
+    return as_csv(head, rows)
 
 
 def _cell(cell: Cell) -> list[str]:

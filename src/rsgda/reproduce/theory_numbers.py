@@ -1,13 +1,12 @@
 """What the runs say of the theory: ratios, exponents, verdicts, and the files that hold them."""
 
-import csv
-import io
 import itertools
 import math
 from collections.abc import Iterable
 
 import numpy as np
 
+from rsgda.report import as_csv
 from rsgda.reproduce.outcome import Finding
 from rsgda.reproduce.theory_claims import FAILS, HOLDS, OPEN
 from rsgda.reproduce.theory_runs import REACHED, RULES, Curve, Reach
@@ -146,7 +145,7 @@ def curves_csv(curves: Iterable[Curve]) -> bytes:
             strict=True,
         )
     ]
-    return _csv(head, rows)
+    return as_csv(head, rows)
 
 
 def reaches_csv(reaches: Iterable[Reach]) -> bytes:
@@ -156,18 +155,11 @@ def reaches_csv(reaches: Iterable[Reach]) -> bytes:
         for r in reaches
         for seed, count in enumerate(r.iterations.tolist())
     ]
-    return _csv(["kappa", "rule", "p", "seed", "iterations", "planned"], rows)
+    return as_csv(["kappa", "rule", "p", "seed", "iterations", "planned"], rows)
 
 
 def claims_csv(findings: Iterable[Finding]) -> bytes:
     """One row for each claim."""
-    return _csv(
+    return as_csv(
         ["claim", "numbers", "verdict"], [[f.about, f.numbers, f.verdict] for f in findings]
     )
-
-
-def _csv(head: list[str], rows: list[list[object]]) -> bytes:
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerows([head, *rows])
-    return buffer.getvalue().encode()

@@ -14,7 +14,7 @@ from rsgda import _checks
 from rsgda._trees import PyTree, freeze, thaw
 from rsgda.robust.losses import Loss, named
 from rsgda.robust.penalty import Range
-from rsgda.robust.wrm import as_samples, check_inside, check_labels, check_smoothing
+from rsgda.robust.wrm import as_samples, check_inside, check_labels, check_size, check_smoothing
 
 CHUNK = 256  # samples at once
 NORMS = ("l2", "linf")
@@ -185,18 +185,11 @@ def numbers_of(
 ) -> Numbers:
     """Check the numbers of an attack; its radius or gamma goes by its name.
 
-    The radius of a ball may be zero; its square must be finite, as points are projected by it.
+    The radius of a ball may be zero.
     """
     dtype = rows.X.dtype
     if not (ball and _checks.host_number(size) == 0):
-        _checks.positive(name, size)
-        least, most = float(np.finfo(dtype).tiny) * 4, float(np.finfo(dtype).max) / 4
-        most = most**0.5 if ball else most
-        if not least <= size <= most:
-            raise ValueError(
-                f"`{name}` must lie in [{least:.3g}, {most:.3g}], as the samples are of type "
-                f"{dtype}, got {size!r}."
-            )
+        check_size(name, size, dtype, ball=ball)
     for count, least in (("steps", steps), ("restarts", restarts)):
         _checks.whole(count, least, 1)
         _checks.counted(count, least)
@@ -252,14 +245,17 @@ def _all(rows: Rows, attack: Callable[[np.ndarray], np.ndarray]) -> Array:
 @functools.partial(jax.jit, static_argnames=("loss", "norm"))
 def _pgd(at: _Chunk, numbers: Numbers, *, loss: Loss, norm: str) -> Array:
     radius, x = numbers.size, at.x
+    # Less what rounding can add to z - x, so that it does not leave the ball.
+    long = jnp.abs(x) if norm == "linf" else jnp.sqrt(squared(x))
+    most = jnp.maximum(radius - jnp.finfo(x.dtype).eps * (long + 16 * radius), 0)
 
     def kept(z: Array) -> Array:
         d = z - x
         if norm == "linf":
-            d = jnp.clip(d, -radius, radius)
+            d = jnp.clip(d, -most, most)
         else:
-            d = d * _wide(jnp.minimum(1, _over(radius, jnp.sqrt(squared(d)))), d)
-        # Towards x in every entry: it does not leave the ball.
+            d = d * wide(jnp.minimum(1, _over(most, jnp.sqrt(squared(d)))), d)
+        # Into the box it is towards x in every entry.
         return _boxed(x + d, at.box)
 
     def start(i: Array) -> Array:
@@ -341,7 +337,7 @@ def _best(
 
     def better(best: tuple[Array, Array], z: Array, each: Array) -> tuple[Array, Array]:
         higher = each > best[1]
-        return jnp.where(_wide(higher, z), z, best[0]), jnp.where(higher, each, best[1])
+        return jnp.where(wide(higher, z), z, best[0]), jnp.where(higher, each, best[1])
 
     def step(t: Array, now: tuple[Array, Any]) -> tuple[Array, Any]:
         z, best = now
@@ -380,8 +376,8 @@ def _boxed(z: Array, box: tuple[Array, Array] | None) -> Array:
 
 def _unit(g: Array) -> Array:
     # Its largest entry first: the squares of a confident network's gradients would be zero.
-    g = g * _wide(_over(1, jnp.max(jnp.abs(g), axis=tuple(range(1, g.ndim)))), g)
-    return g * _wide(_over(1, jnp.sqrt(squared(g))), g)
+    g = g * wide(_over(1, jnp.max(jnp.abs(g), axis=tuple(range(1, g.ndim)))), g)
+    return g * wide(_over(1, jnp.sqrt(squared(g))), g)
 
 
 def _over(above: Any, length: Array) -> Array:
@@ -390,5 +386,6 @@ def _over(above: Any, length: Array) -> Array:
     return jnp.where(far, above / jnp.where(far, length, 1), 1)
 
 
-def _wide(row: Array, like: Array) -> Array:
+def wide(row: Any, like: Any) -> Any:
+    """Return one number for each row in a shape that multiplies rows, of NumPy or JAX."""
     return row.reshape(-1, *(1,) * (like.ndim - 1))

@@ -5,21 +5,33 @@ beyond the boundary of its class there may be more to gain than the way costs.
 """
 
 import functools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 from jax import Array, lax
 
 from rsgda._trees import PyTree, thaw
-from rsgda.robust.attacks import Rows, judged, losses, numbers_of, run_pgd, squared_distances
+from rsgda.robust.attacks import (
+    Rows,
+    judged,
+    losses,
+    numbers_of,
+    run_pgd,
+    squared_distances,
+    wide,
+)
 from rsgda.robust.losses import Loss, cross_entropy
 
 GAINS = (0.05, 0.3, 2.0, 12.0, 72.0)  # of the loss: attacks go as far as such a gain is worth
 STEPS = 20  # of an attack
+STARTS = 3  # of the attack on the loss itself, for each gain
+LINES = 2  # straight ways in random directions, for each gain
 TARGETS = 9  # other classes that attacks lead to, at most
-PIECES = 8  # of a way, between which concavity is looked at
+PIECES = 32  # of a way, between which curvature is looked at
 AT_ONCE = 1024  # samples that are held against all others
 ROUNDING = 64  # in units of the last place: what two values are wrong by
 
@@ -32,31 +44,57 @@ class Maxima(NamedTuple):
     gap: np.ndarray
 
 
-def beyond(rows: Rows, gamma: float, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the best of the points that attacks lead to, and where the way there is not concave.
+class Seen(NamedTuple):
+    """What was seen of the loss of some samples; none of it depends on a gamma."""
+
+    points: np.ndarray  # squared distances and losses, 2 by points by samples
+    curvature: np.ndarray  # the largest of the loss, for each sample
+
+
+def beyond(rows: Rows, gamma: float, places: np.ndarray) -> tuple[np.ndarray, Seen]:
+    """Return the best of the points that attacks and random ways lead to, and what was seen.
 
     The attacks make the loss large, and the loss of each other class small.
     """
+    found = [(z, *look(rows, z, places)) for z in _ends(rows, gamma, places)]
+    best, best_value = rows.X[places], np.full(len(places), -np.inf)
+    for z, point, _ in found:
+        value = point[1] - gamma * point[0]
+        higher = value > best_value
+        best = np.where(wide(higher, z), z, best)
+        best_value = np.where(higher, value, best_value)
+    points = np.stack([point for _, point, _ in found], axis=1)
+    return best, Seen(points, np.max([bent for *_, bent in found], axis=0))
+
+
+def look(rows: Rows, z: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return squared distances and losses of samples that were moved, and the curvature seen."""
+    return judged(rows, z, places), curvature_between(rows, rows.X[places], z, places)
+
+
+def _ends(rows: Rows, gamma: float, places: np.ndarray) -> Iterator[np.ndarray]:
     x, count = rows.X[places], len(places)
-    best, best_value, bent = x, np.full(count, -np.inf), np.zeros(count, bool)
+    radii = [(gain / gamma) ** 0.5 for gain in GAINS]
     logits = np.array(_logits(rows.network, x))
     logits[np.arange(count), rows.y[places]] = -np.inf
     likely = np.argsort(-logits, axis=1)[:, : min(TARGETS, logits.shape[1] - 1)]
-    for target in (None, *likely.T):
-        attacked = rows
+    for i, target in enumerate((*(None,) * STARTS, *likely.T)):
+        attacked = rows._replace(key=jr.fold_in(rows.key, i))
         if target is not None:
             y = np.array(rows.y)
             y[places] = target
-            attacked = rows._replace(y=y, loss=towards)
-        for gain in GAINS:
-            ball = numbers_of("gamma", (gain / gamma) ** 0.5, rows, STEPS, None, 1)
-            z = run_pgd(attacked, ball, "l2", places)
-            moved, each = judged(rows, z, places)
-            higher = each - gamma * moved > best_value
-            best = np.where(_wide(higher, z), z, best)
-            best_value = np.where(higher, each - gamma * moved, best_value)
-            bent |= convex_between(rows, x, z, places, gamma)
-    return best, bent
+            attacked = attacked._replace(y=y, loss=towards)
+        for radius in radii:
+            yield run_pgd(attacked, numbers_of("gamma", radius, rows, STEPS, None, 1), "l2", places)
+    seed = np.asarray(jr.key_data(rows.key)).ravel().tolist()
+    rng = np.random.default_rng([*seed, int(places[0])])
+    for radius in LINES * radii:
+        d = rng.normal(size=x.shape)
+        d *= wide(radius / np.sqrt(np.sum(np.square(d), axis=tuple(range(1, d.ndim)))), d)
+        z = x + d
+        if rows.box is not None:
+            z = np.clip(z, *map(np.asarray, rows.box))
+        yield z.astype(x.dtype)
 
 
 def towards(logits: Array, label: Array, label_smoothing: Any = 0.0) -> Array:
@@ -65,21 +103,27 @@ def towards(logits: Array, label: Array, label_smoothing: Any = 0.0) -> Array:
     return -cross_entropy(logits, label)
 
 
-def convex_between(
-    rows: Rows, start: np.ndarray, end: np.ndarray, places: np.ndarray, gamma: float
+def curvature_between(
+    rows: Rows, start: np.ndarray, end: np.ndarray, places: np.ndarray
 ) -> np.ndarray:
-    """Say where the objective is not concave between two points, by second differences."""
+    """Return the largest curvature of the loss between two points, by second differences.
+
+    What rounding can account for is left out.
+    """
     y = rows.y[places]
     each = _along(rows.network, start, end, y, rows.smoothing, loss=rows.loss)
     each = np.asarray(each, float)
-    apart = squared_distances(rows._replace(X=start), end, np.arange(len(end)))
-    # Those of the penalty are known, so that only the loss is differenced.
-    curved = each[2:] - 2 * each[1:-1] + each[:-2] - 2 * gamma * apart / PIECES**2
-    rounding = ROUNDING * np.finfo(end.dtype).eps * (1 + np.max(np.abs(each), axis=0))
-    return np.any(curved > rounding, axis=0)
+    apart = squared_distances(rows._replace(X=start), end, np.arange(len(end))) / PIECES**2
+    size = np.max(np.abs(np.stack([start, end])), axis=(0, *range(2, 1 + start.ndim)))
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        slope = np.max(np.abs(np.diff(each, axis=0)), axis=0) / np.sqrt(apart)
+        # The points are rounded, too, which moves them by their size and the loss by its slope.
+        wrong = ROUNDING * (1 + np.max(np.abs(each), axis=0)) + 8 * slope * size
+        bent = np.max(np.diff(each, 2, axis=0), axis=0) - wrong * np.finfo(end.dtype).eps
+        return np.nan_to_num(bent / apart, nan=-np.inf, posinf=-np.inf)
 
 
-def agree(near: Any, far: Any, bent: np.ndarray) -> Maxima:
+def agree(near: Any, far: Any) -> Maxima:
     """Return what two searches say together; where they contradict each other nothing holds."""
     eps = np.finfo(np.asarray(near.value).dtype).eps
     near, far = (
@@ -90,10 +134,10 @@ def agree(near: Any, far: Any, bent: np.ndarray) -> Maxima:
     value = np.maximum(near.value, far.value)
     # Each says that no value is above its own and its gap.
     most = np.minimum(near.value + near.gap, far.value + far.gap)
-    sound = np.isfinite(near.gap) & np.isfinite(far.gap) & ~bent
+    sound = np.isfinite(near.gap) & np.isfinite(far.gap)
     sound &= value <= most + ROUNDING * eps * (1 + np.abs(value))
     gap = np.where(sound, np.maximum(most - value, 0), np.inf)
-    return Maxima(np.where(_wide(further, near.v), far.v, near.v), value, gap)
+    return Maxima(np.where(wide(further, near.v), far.v, near.v), value, gap)
 
 
 def hold_against_others(rows: Rows, found: Maxima, gamma: float) -> Maxima:
@@ -109,12 +153,13 @@ def hold_against_others(rows: Rows, found: Maxima, gamma: float) -> Maxima:
         mine = np.flatnonzero(rows.y == label)
         to = v[mine]
         for part in np.array_split(mine, -(-len(mine) // AT_ONCE)):
-            apart = np.sum(X[part] ** 2, axis=1)[:, None] + np.sum(to**2, axis=1)
-            apart = np.maximum(apart - 2 * X[part] @ to.T, 0)
+            squares = np.sum(X[part] ** 2, axis=1)[:, None] + np.sum(to**2, axis=1)
+            apart = np.maximum(squares - 2 * X[part] @ to.T, 0)
             offered = reached[mine] - gamma * apart
             best = np.argmax(offered, axis=1)
-            offered = offered[np.arange(len(part)), best]
+            offered, squares = (one[np.arange(len(part)), best] for one in (offered, squares))
             rounding = ROUNDING * np.finfo(rows.X.dtype).eps * (1 + np.abs(offered))
+            rounding += ROUNDING * np.finfo(float).eps * gamma * squares
             gap[part] = np.where(offered > value[part] + gap[part] + rounding, np.inf, gap[part])
             better = offered > value[part] + rounding
             value[part] = np.where(better, offered, value[part])
@@ -135,7 +180,3 @@ def _along(
     """Return the losses at points from the start to the end, points by samples."""
     parts = jnp.linspace(0, 1, PIECES + 1, dtype=start.dtype)
     return lax.map(lambda t: losses(network, y, smoothing, loss, start + t * (end - start)), parts)
-
-
-def _wide(row: np.ndarray, like: np.ndarray) -> np.ndarray:
-    return row.reshape(-1, *(1,) * (like.ndim - 1))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,12 @@ from jax import Array
 
 from rsgda._trees import PyTree
 from rsgda.drive.progress import bar
-from rsgda.robust.attacks import chunks, door, judged, numbers_of, run_pgd, run_wrm
-from rsgda.robust.certificate import LEAST, budgets
+from rsgda.robust.attacks import Rows, chunks, door, judged, numbers_of, run_pgd, run_wrm
 from rsgda.robust.losses import Loss
 from rsgda.robust.penalty import Range
+
+LEAST, MOST = 1e-30, 1e30  # gammas and budgets that float32 can compute with
+STEPS = 40  # of each attack, unless said otherwise
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -45,7 +48,7 @@ def transport_attack(
     key: Array,
     gammas: Any = None,
     radii: Any = None,
-    steps: int = 40,
+    steps: int = STEPS,
     restarts: int = 1,
     loss: str | Loss = "cross_entropy",
     label_smoothing: float = 0.0,
@@ -89,17 +92,7 @@ def transport_attack(
     """
     rhos = budgets(rho)
     rows = door(network, X, y, key, loss, label_smoothing, box)
-    most = max(float(np.max(rhos)), LEAST)
-    least = max(float(np.min(rhos, initial=most, where=np.asarray(rhos) > 0)), most / 1e3)
-    gammas = np.geomspace(10 / least, 0.03 / most, 10) if gammas is None else gammas
-    radii = 2 * np.sqrt(np.geomspace(least, most, 4)) if radii is None else radii
-    attacks = [
-        functools.partial(run_wrm, rows, numbers_of("gammas", gamma, rows, steps, None, restarts))
-        for gamma in _listed("gammas", gammas)
-    ]
-    for radius in _listed("radii", radii):
-        ball = numbers_of("radii", radius, rows, steps, None, restarts, ball=True)
-        attacks.append(functools.partial(run_pgd, rows, ball, "l2"))
+    attacks = attacks_at(rows, rhos, gammas, radii, steps, restarts)
     n = len(rows.X)
     points = np.empty((2, 1 + len(attacks), n))  # squared distances and losses
     with bar(progress, "attack", 0, n * len(attacks)) as shown:
@@ -112,6 +105,29 @@ def transport_attack(
     return TransportAttack(
         rhos, np.interp(rhos, cost, reached), float(reached[0]), cost, reached, n
     )
+
+
+def attacks_at(
+    rows: Rows,
+    rhos: Any,
+    gammas: Any = None,
+    radii: Any = None,
+    steps: int = STEPS,
+    restarts: int = 1,
+) -> list[Callable[[np.ndarray], np.ndarray]]:
+    """Return the attacks of some budgets, each a function of the places of samples."""
+    most = max(float(np.max(rhos)), LEAST)
+    least = max(float(np.min(rhos, initial=most, where=np.asarray(rhos) > 0)), most / 1e3)
+    gammas = np.geomspace(10 / least, 0.03 / most, 10) if gammas is None else gammas
+    radii = 2 * np.sqrt(np.geomspace(least, most, 4)) if radii is None else radii
+    attacks = [
+        functools.partial(run_wrm, rows, numbers_of("gammas", gamma, rows, steps, None, restarts))
+        for gamma in _listed("gammas", gammas)
+    ]
+    for radius in _listed("radii", radii):
+        ball = numbers_of("radii", radius, rows, steps, None, restarts, ball=True)
+        attacks.append(functools.partial(run_pgd, rows, ball, "l2"))
+    return attacks
 
 
 def _listed(name: str, numbers: Any) -> list[float]:
@@ -150,3 +166,16 @@ def _hull(cost: np.ndarray, loss: np.ndarray) -> list[tuple[float, float]]:
         best = np.lexsort((further, slopes))[-1]
         steps.append((float(further[best]), float(gained[best])))
         at = better[best]
+
+
+def budgets(rho: Any) -> Any:
+    """Return transport budgets as a number or an array; refuse what is none."""
+    try:
+        found = np.asarray(rho, float)[()]
+    except (TypeError, ValueError):
+        found = np.array([])
+    if found.size == 0 or not np.all((found >= 0) & (found <= MOST)):
+        raise ValueError(
+            f"`rho` must hold finite numbers, none of them negative or over {MOST:g}, got {rho!r}."
+        )
+    return found

@@ -3,61 +3,25 @@
 import dataclasses
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jax import Array
 
 from rsgda import _checks
-from rsgda._search import Best, Numbers
 from rsgda._trees import PyTree
-from rsgda.drive.progress import bar
-from rsgda.inner import ConcavityWarning, numbers, search_rows
-from rsgda.problem import Problem
-from rsgda.robust.attacks import Rows, chunks, door, squared_distances, unmoved
-from rsgda.robust.beyond import Maxima, agree, beyond, convex_between, hold_against_others
+from rsgda.inner import ConcavityWarning, numbers
+from rsgda.robust.attacks import door, unmoved
+from rsgda.robust.budget import LEAST, MOST, budgets
+from rsgda.robust.inner_maxima import Inner, Tries, check_curvature
 from rsgda.robust.losses import Loss
 from rsgda.robust.penalty import Range
 from rsgda.robust.wrm import wrm
-from rsgda.whole import Whole, whole
 
 START = 1.3  # the gamma that a search begins at
 DOUBLINGS = 16  # as many times, at most, is it doubled and halved
-BISECTIONS = 2  # between a gamma that certifies all samples and one that does not
-LEAST, MOST = 1e-30, 1e30  # gammas that float32 can compute with
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Inner:
-    r"""The inner maximum at one gamma: $\varphi_\gamma = \max_v \ell(v) - \gamma \|v - x\|^2$.
-
-    Attributes:
-        gamma: the penalty.
-        phi: the mean over the samples of the values found.
-        gap: what the certified samples can be above it, in the mean over all samples.
-        share: the part of the samples that are certified.
-        rest: what the other samples add to `phi`: for them it is an estimate, from below.
-        rho_hat: the mean squared distance of the maximisers to their samples.
-        attained: the mean loss at the maximisers, `phi + gamma rho_hat`.
-        certified: which samples are certified.
-        values: the value found for each sample.
-        gaps: what each can be above its value; infinite where it is not certified.
-    """
-
-    gamma: float
-    phi: float
-    gap: float
-    share: float
-    rest: float
-    rho_hat: float
-    attained: float
-    certified: np.ndarray = dataclasses.field(repr=False)
-    values: np.ndarray = dataclasses.field(repr=False)
-    gaps: np.ndarray = dataclasses.field(repr=False)
+SAFETY = 2  # a gamma that was searched for counts if one that much smaller certifies, too
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -78,7 +42,9 @@ class Certificate:
         curvature: the constant that was given, with which a share of 1 is a proof; or None.
         clean: the mean loss at the samples themselves.
         n: the number of samples.
-        inner: the inner maximum at each gamma that was tried, from the smallest.
+        box: the range that the samples are moved in, or None.
+        inner: the inner maximum at each gamma, from the smallest. Of those that were searched for
+            it has the ones that count, or all if none does.
         message: what all this means, in words.
     """
 
@@ -90,8 +56,27 @@ class Certificate:
     curvature: float | None
     clean: float
     n: int
+    box: Range | None
     inner: tuple[Inner, ...] = dataclasses.field(repr=False)
     message: str
+
+    def against(self, attack: Any) -> "Certificate":
+        """Return the certificate without what an attack on the same samples contradicts.
+
+        Where it reached more than a gamma allows the objective is not concave, so that neither
+        that gamma nor a smaller one certifies anything. What is left is the same certificate if
+        nothing was contradicted, and an estimate if no gamma remains.
+
+        Args:
+            attack: what `transport_attack` returned.
+        """
+        over = [at.gamma for at in self.inner if at.share == 1 and _exceeds(attack, at)]
+        if not over:
+            return self
+        if self.curvature is not None:
+            check_curvature(np.array([np.inf]), np.inf, self.curvature)
+        inner = tuple(at.lost() if at.gamma <= max(over) else at for at in self.inner)
+        return _told(self.rho, inner, self.clean, self.n, self.box, None)
 
 
 def certificate(
@@ -121,10 +106,13 @@ def certificate(
     add (Theorem 3 there) is left out.
 
     A sample is certified where $\ell - \gamma \|\cdot\|^2$ was strongly concave wherever it was
-    looked at, for it and all others of its label: as in `rsgda.phi` on the ways up from the sample
-    and from where attacks lead, and between these; and where no better point was found. That is no
-    proof: a narrow peak of the loss that no way leads to is not seen. With `curvature` it is one,
-    up to rounding, wherever $2 \gamma$ is larger.
+    looked at, for it and all others of its label, and where no better point was found. It is looked
+    at as in `rsgda.phi` on the ways up from the sample and from where attacks lead, and on straight
+    ways to where these and random directions lead. What is seen at one gamma counts for all, so
+    that at a share of 1 nothing that `transport_attack` finds at these rhos, with its own settings
+    and `jax.random.key(0)`, is above the bound. That is no proof: a narrow peak of the loss that no
+    way leads to is not seen. With `curvature` it is one, up to rounding, wherever $2 \gamma$ is
+    larger.
 
     Args:
         network: as in `wrm`, like X, y, `loss`, `label_smoothing` and `box`. With a box the
@@ -134,7 +122,8 @@ def certificate(
         rho: transport budgets, one or an array.
         gamma: the penalty, or several. Small ones are tight for large rho; too small ones leave
             samples without a certificate. None looks for some: 1.3 is doubled until all samples
-            are certified, and then others are tried for which the bound is tight at the rhos.
+            are certified, and then others are tried for which the bound is tight at the rhos. Of
+            these only such count of which the half certifies all samples, too.
         curvature: what no eigenvalue of the Hessian of the loss in z exceeds, at any z (of the
             box), if you know it. For the cross-entropy of logits $W z$ it is a quarter of the
             largest $\|w_a - w_b\|^2$ of two rows of W.
@@ -146,7 +135,7 @@ def certificate(
         progress: show it.
 
     >>> import jax, rsgda
-    >>> X, y = jax.random.normal(jax.random.key(0), (20, 3), "float32"), jnp.arange(20) % 2
+    >>> X, y = jax.random.normal(jax.random.key(0), (20, 3), "float32"), np.arange(20) % 2
     >>> network = rsgda.robust.mlp((3, 8, 2), key=jax.random.key(1))
     >>> found = certificate(network, X, y, [0.0, 0.1])
     >>> found.share, bool(found.bound[0] == found.clean < found.bound[1])
@@ -168,124 +157,56 @@ def certificate(
     rows = door(network, X, y, jr.key(0), loss, label_smoothing, box)
     clean = float(np.mean(unmoved(rows)))
 
-    def at(gamma: float) -> Inner:
-        return _inner(problem, rows, gamma, wanted, curvature, progress)
-
+    tries = Tries(problem, rows, wanted, curvature, progress)
+    if curvature is None and np.any(np.asarray(rhos) > 0):
+        tries.attack(rhos)
     if gammas is None:
-        tried = _searched(at, start, np.asarray(rhos), smaller=curvature is None)
+        inner = _searched(tries, start, np.asarray(rhos), smaller=curvature is None)
     else:
-        tried = [at(g) for g in gammas]
-    inner = tuple(sorted(tried, key=lambda one: one.gamma))
+        for one in gammas:
+            tries.at(one)
+        inner = tries.settled()
     found = _told(rhos, inner, clean, problem.rows, box, curvature)
     if found.share < 1:
         warnings.warn(found.message, ConcavityWarning, stacklevel=2)
     return found
 
 
-def _searched(
-    at: Callable[[float], Inner], start: float, rho: np.ndarray, *, smaller: bool
-) -> list[Inner]:
+def _searched(tries: Tries, start: float, rho: np.ndarray, *, smaller: bool) -> tuple[Inner, ...]:
     """Look for gammas that certify all samples and give good bounds at the rhos.
 
     The best gamma at rho is the one whose maximisers are at rho in the mean, `rho_hat`, which falls
-    as gamma rises.
+    as gamma rises. Concavity that is seen to hold at a gamma may just be missed there, so that
+    `smaller` ones are tried, and only those count of which the half certifies all samples as well.
     """
-    tried = [at(start)]
-    while tried[-1].share < 1:
-        if len(tried) > DOUBLINGS:
-            return tried
-        tried.append(at(2 * tried[-1].gamma))
-    small = large = tried[-1]
-    fails = 0.0 if len(tried) == 1 else small.gamma / 2
+    gamma, safety = start, SAFETY if smaller else 1
+    for _ in range(DOUBLINGS + 1):
+        if tries.at(gamma).share == 1:
+            break
+        gamma *= 2
+    else:
+        return tries.settled()
     furthest, nearest = np.max(rho), np.min(rho[rho > 0], initial=np.inf)
-    bisected = 0
     for _ in range(DOUBLINGS if smaller else 0):
-        if small.rho_hat >= furthest or bisected == BISECTIONS:
+        if tries.at(SAFETY * gamma).rho_hat >= furthest:
             break
-        bisected += fails > 0
-        between = math.sqrt((fails or small.gamma / 4) * small.gamma)
-        tried.append(at(float(f"{between:.3g}")))
-        if tried[-1].share == 1:
-            small = tried[-1]
-        else:
-            fails = tried[-1].gamma
+        if tries.at(gamma / 2).share < 1:
+            tries.at(float(f"{gamma / math.sqrt(2):.3g}"))
+            break
+        gamma /= 2
+    gamma = tries.settled()[-1].gamma
     for _ in range(DOUBLINGS):
-        if large.rho_hat <= nearest:
+        if tries.at(gamma).rho_hat <= nearest:
             break
-        large = at(2 * large.gamma)
-        tried.append(large)
-    return tried
-
-
-def _inner(
-    problem: Problem,
-    rows: Rows,
-    gamma: float,
-    wanted: Numbers,
-    curvature: float | None,
-    progress: bool,
-) -> Inner:
-    n = problem.rows
-    data = {**problem.data, "gamma": jnp.full_like(problem.data["gamma"], gamma)}
-    found = Maxima(np.empty_like(rows.X), *np.empty((2, n)))
-    # What is known of the concavity, and need not be measured.
-    mu = 0.0 if curvature is None else 2 * gamma - curvature
-    with bar(progress, f"certificate, gamma {gamma:g}", 0, n) as shown:
-        for places, take in chunks(np.arange(n), n):
-            part = jax.tree.map(lambda leaf, at=places: leaf[at], data)
-            F = whole(dataclasses.replace(problem, data=part))
-            if mu > 0:
-                given = wanted._replace(mu=jnp.asarray(mu / len(places), float))
-                best = _maxima(F, rows.network, part["x"], given)
-                each = Maxima(*(np.asarray(one) for one in (best.v, best.value, best.gap)))
-                _check_curvature(each.gap, 2 * gamma - float(jnp.min(best.low)), curvature)
-            else:
-                near = _maxima(F, rows.network, part["x"], wanted)
-                start, bent = beyond(rows, gamma, places)
-                far = _maxima(F, rows.network, start, wanted)
-                bent |= convex_between(rows, np.asarray(near.v), np.asarray(far.v), places, gamma)
-                each = agree(near, far, bent | (curvature is not None))
-            for to, come in zip(found, each, strict=True):
-                to[places[:take]] = come[:take]
-            shown.update(int(places[take - 1]) + 1, {})
-    if not np.all(np.isfinite(found.value)):
-        raise ValueError("`network` must give a finite loss at all samples; NaN or infinity came.")
-    v, value, gap = hold_against_others(rows, found, gamma)
-    if mu > 0:
-        _check_curvature(gap, np.inf, curvature)
-    moved = squared_distances(rows, v, np.arange(n))
-    # The penalty curves alike everywhere, so that where the objective of one sample is not concave
-    # that of no sample of its label is.
-    certified = ~np.isin(rows.y, rows.y[~np.isfinite(gap)])
-    gap = np.where(certified, gap, np.inf)
-    phi, rho_hat = float(np.mean(value)), float(np.mean(moved))
-    return Inner(
-        gamma=gamma,
-        phi=phi,
-        gap=float(np.mean(np.where(certified, gap, 0))),
-        share=float(np.mean(certified)),
-        rest=float(np.mean(np.where(certified, 0, value))),
-        rho_hat=rho_hat,
-        attained=phi + gamma * rho_hat,
-        certified=certified,
-        values=value,
-        gaps=gap,
-    )
-
-
-@jax.jit
-def _maxima(F: Whole, theta: PyTree, start: Array, wanted: Numbers) -> Best:
-    return search_rows(F, F.prepared(theta), start, wanted, jr.key(0))[0]
-
-
-def _check_curvature(gap: np.ndarray, seen: float, curvature: float | None) -> None:
-    """Refuse a constant that what was found contradicts."""
-    if np.any(np.isinf(gap)):
-        how = f"one of {seen:.6g} was seen" if np.isfinite(seen) else "it rules out what was found"
-        raise ValueError(
-            "`curvature` must be what the curvature of the loss in its input never exceeds, got "
-            f"{curvature!r}, but {how}."
-        )
+        gamma *= 2
+    while True:  # what was seen last can rule out what held before
+        inner = tries.settled()
+        sure = [at.gamma for at in inner if at.share == 1]
+        counts = tuple(at for at in inner if sure and at.gamma >= safety * sure[0])
+        done = counts and counts[0].gamma == safety * sure[0]
+        if done or len(inner) > 4 * DOUBLINGS:
+            return counts or inner
+        tries.at(safety * sure[0] if sure else 2 * inner[-1].gamma)
 
 
 def _told(
@@ -311,9 +232,16 @@ def _told(
         curvature=curvature,
         clean=clean,
         n=n,
+        box=box,
         inner=inner,
         message=_message(used, n, box, curvature),
     )
+
+
+def _exceeds(attack: Any, at: Inner) -> bool:
+    """Say whether an attack reached more than the bound of a gamma, at any budget."""
+    most = at.gamma * attack.cost + at.phi + at.gap
+    return bool(np.any(attack.reached > most + 1e-6 * (1 + np.abs(attack.reached))))
 
 
 def _message(used: list[Inner], n: int, box: Any, curvature: float | None) -> str:
@@ -343,19 +271,6 @@ def _message(used: list[Inner], n: int, box: Any, curvature: float | None) -> st
         f"mean squared distance of at most rho, labels kept, the mean loss {verb} at most {most}. "
         f"{last} It is about these samples, not about those they were drawn from."
     )
-
-
-def budgets(rho: Any) -> Any:
-    """Return transport budgets as a number or an array; refuse what is none."""
-    try:
-        found = np.asarray(rho, float)[()]
-    except (TypeError, ValueError):
-        found = np.array([])
-    if found.size == 0 or not np.all((found >= 0) & (found <= MOST)):
-        raise ValueError(
-            f"`rho` must hold finite numbers, none of them negative or over {MOST:g}, got {rho!r}."
-        )
-    return found
 
 
 def _gammas(gamma: Any) -> list[float]:

@@ -56,6 +56,7 @@ def penalty(
     to = pixels if to is None else to
     for name, ends in (("pixels", pixels), ("to", to)):
         check_range(name, ends)
+    pixels, to = (float(pixels[0]), float(pixels[1])), (float(to[0]), float(to[1]))
     name, given = ("eps", eps) if gamma is None else ("gamma", gamma)
     _checks.positive(name, given)
     gamma = float(given) if eps is None else 0.5 / float(eps)  # pyright: ignore
@@ -65,7 +66,7 @@ def penalty(
             f"`{name}` must come to a gamma from {LEAST:g} to {1 / LEAST:g}, got {given!r}, which "
             f"with pixels = {pixels} and to = {to} comes to {gamma:g}."
         )
-    return Penalty(gamma=gamma, eps=0.5 / gamma, pixels=(float(to[0]), float(to[1])))
+    return Penalty(gamma=gamma, eps=0.5 / gamma, pixels=to)
 
 
 def check_range(name: str, ends: object) -> None:

@@ -72,7 +72,7 @@ def wrm(
     """
     X, y = as_samples(X), np.asarray(y)
     check_labels(network, X, y)
-    _checks.positive("gamma", gamma)
+    check_size("gamma", gamma, X.dtype)
     check_smoothing(label_smoothing)
     if not isinstance(per_batch, bool):
         raise ValueError(f"`per_batch` must be True or False, got {per_batch!r}.")
@@ -134,10 +134,27 @@ def as_samples(X: Any) -> Array:
             f"`X` must be floating, got {dtype}; scale it first, as adversaries move in its units "
             "(pixels: X / 255)."
         )
+    if not isinstance(X, jax.Array):
+        X = np.asarray(X, dtype.newbyteorder("="))  # JAX knows no other order
     X = jnp.asarray(X)
     if not bool(jnp.all(jnp.isfinite(X))):
         raise ValueError("`X` must be finite, got NaN or infinity.")
     return X
+
+
+def check_size(name: str, size: Any, dtype: Any, *, ball: bool = False) -> None:
+    """Refuse a gamma, or the radius of a `ball`, that the samples' type cannot compute with.
+
+    The square of a radius must be finite, as points are projected by it.
+    """
+    _checks.positive(name, size)
+    least, most = float(jnp.finfo(dtype).tiny) * 4, float(jnp.finfo(dtype).max) / 4
+    most = most**0.5 if ball else most
+    if not least <= size <= most:
+        raise ValueError(
+            f"`{name}` must lie in [{least:.3g}, {most:.3g}], as the samples are of type {dtype}, "
+            f"got {size!r}."
+        )
 
 
 def check_labels(network: PyTree, X: Array | np.ndarray, y: np.ndarray) -> int:
