@@ -32,7 +32,7 @@ def draw_fig1(curves: list[Curve], caption: str) -> tuple[bytes, bytes]:
             panel.set_title(f"m = {m}, p = 1/{m + 1}", fontsize="medium", loc="left")
             _finish_phi(panel, pair)
         draw_accuracies(row[-1], groups(curves, objective=objective))
-        row[-1].legend(frameon=False, fontsize="small", loc="lower right")
+        row[-1].legend(framealpha=0.85, edgecolor="none", fontsize="small", loc="lower right")
         row[0].set_ylabel(f"φ(θ)\n{OBJECTIVES[objective].title}", fontsize="small")
     figure.suptitle("Figure 1: a coin in place of a loop, robust classification")
     return _finished(figure, caption)
@@ -96,8 +96,8 @@ def draw_accuracies(panel: Axes, runs: Sequence[Group]) -> None:
         )
     panel.axhline(100 * KEPT, color=GREY, linewidth=0.8, linestyle=":")
     panel.annotate(
-        f"filter: {KEPT:.0%}", (1, 100 * KEPT), xycoords=("axes fraction", "data"), ha="right",
-        va="bottom", fontsize="small", color=GREY,
+        f"filter: {KEPT:.0%}", (0.01, 100 * KEPT), xycoords=("axes fraction", "data"), va="bottom",
+        fontsize="small", color=GREY,
     )  # fmt: skip
     # From the first look on: before it a network guesses.
     lowest = min(float(np.nanmin(group.of("accuracy")[:, 1:])) for group in runs)
