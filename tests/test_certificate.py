@@ -75,7 +75,11 @@ def certified(seed=0, steepness=1.0, gamma=tuple(GAMMAS), box=None, smoothing=0.
 
 @pytest.mark.parametrize(
     ("steepness", "box", "smoothing"),
-    [(1.0, None, 0.3), pytest.param(1.0, None, 0.0, marks=SLOW), (1.3, BOX, 0.0)],
+    [
+        pytest.param(1.0, None, 0.3, marks=SLOW),
+        pytest.param(1.0, None, 0.0, marks=SLOW),
+        (1.3, BOX, 0.0),
+    ],
 )
 def test_the_inner_maximum_is_that_of_a_dense_grid(steepness, box, smoothing):
     found = certified(steepness=steepness, box=box, smoothing=smoothing)

@@ -279,12 +279,19 @@ def test_clipped_batch_moves_each_adversary_as_far(data):
     clipped, whole = {"batch_size": 120}, {"batch_size": N}
     wanted = run(**whole, eta=6.0)
     assert same(run(**clipped, eta=12.0), wanted)
+    given = rsgda.RSGDA(p=0.25, alpha=0.1, eta=12.0)
+    assert same(run(**clipped, algorithm=given), wanted)
+
+
+@pytest.mark.slow
+def test_clipped_batch_with_schedules_and_optimisers(data):
+    run = lambda **given: RobustClassifier(epochs=4, alpha=0.1, p=0.25, **given).fit(*data)  # noqa: E731
+    clipped, whole = {"batch_size": 120}, {"batch_size": N}
+    wanted = run(**whole, eta=6.0)
     for eta in (optax.constant_schedule(12.0), optax.sgd(12.0)):
         found = run(**clipped, eta=eta)
         for got, coef in zip(found.coefs_, wanted.coefs_, strict=True):
             np.testing.assert_allclose(got, coef, rtol=1e-4, atol=1e-6)
-    given = rsgda.RSGDA(p=0.25, alpha=0.1, eta=12.0)
-    assert same(run(**clipped, algorithm=given), wanted)
     # One that does not look at the size of its gradients is left as it is.
     one, other = run(**clipped, eta=optax.adam(0.1)), run(**whole, eta=optax.adam(0.1))
     for got, coef in zip(one.coefs_, other.coefs_, strict=True):

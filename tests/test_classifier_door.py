@@ -106,6 +106,7 @@ def other_mlp(shape, classes, key):
     return rsgda.robust.mlp((*shape, 7, classes), key=key)
 
 
+@pytest.mark.slow
 def test_what_is_set_after_a_fit_does_not_change_it(data, tmp_path):
     X, y = data
     X = (X - X.min()) / np.ptp(X)

@@ -61,7 +61,8 @@ def run_document(document: Path, folder: Path) -> None:
         pytest.fail(f"{where}: the code does not run\n{done.stderr}", pytrace=False)
 
 
-LONG = ("robust.md", "writing-an-algorithm.md")  # compile for a third of a minute each
+# These compile for a quarter of a minute each.
+LONG = ("robust.md", "transport.md", "writing-an-algorithm.md", "writing-a-problem.md")
 
 
 @pytest.mark.parametrize(

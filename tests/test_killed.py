@@ -50,7 +50,7 @@ def kill_often(variant, folder, moments, seed):
     return seen
 
 
-@pytest.mark.parametrize("variant", ["plain", "rich"])
+@pytest.mark.parametrize("variant", ["plain", pytest.param("rich", marks=pytest.mark.slow)])
 def test_killed_run_ends_as_the_straight_one(variant, tmp_path):
     seen = kill_often(variant, tmp_path / "run", ["writing", "running"], seed=0)
     # Killed as soon as the folder of an unfinished save was seen, it is still there.

@@ -117,7 +117,9 @@ def test_what_comes_with_the_plan(clouds):
     )
     np.testing.assert_allclose(found.barycentric(), plan @ y / a[:, None], atol=1e-7)
     labels = np.eye(3)[np.arange(M) % 3]
-    np.testing.assert_allclose(found.barycentric(labels), plan @ labels / a[:, None], atol=1e-7)
+    np.testing.assert_allclose(
+        found.barycentric(values=labels), plan @ labels / a[:, None], atol=1e-7
+    )
     np.testing.assert_array_equal(found.assignment(), plan.argmax(axis=1))
     u, v = found.potentials
     np.testing.assert_allclose(found.potential_x(x), u, atol=1e-12)
@@ -294,4 +296,4 @@ def test_wrong_questions(clouds):
     with pytest.raises(ValueError, match="`points` must have 3 dimensions, got 2"):
         found.potential_x(np.zeros((4, 2)))
     with pytest.raises(ValueError, match="`values` must have a row for each of the 23"):
-        found.barycentric(np.zeros((4, 2)))
+        found.barycentric(values=np.zeros((4, 2)))

@@ -95,7 +95,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
     >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
-    >>> RobustClassifier(random_state=0).fit(X, y).score(X, y) > 0.95
+    >>> RobustClassifier(random_state=0).fit(X, y).score(X, y) > 0.9
     True
 
     Source: Section 5.1 of the paper; the objective is that of Sinha, Namkoong and Duchi (2018).

@@ -5,11 +5,14 @@ from rsgda.transport.divergence import divergence as divergence
 from rsgda.transport.generation import generation as generation
 from rsgda.transport.matching import matching as matching
 from rsgda.transport.plan import Sinkhorn as Sinkhorn
+from rsgda.transport.potentials import Potentials as Potentials
+from rsgda.transport.semidiscrete import semidiscrete as semidiscrete
 from rsgda.transport.sinkhorn import sinkhorn as sinkhorn
 from rsgda.transport.sinkhorn_descent import SinkhornDescent as SinkhornDescent
 from rsgda.transport.steps import relative as relative
 
 __all__ = [
+    "Potentials",
     "Sinkhorn",
     "SinkhornDescent",
     "divergence",
@@ -17,5 +20,6 @@ __all__ = [
     "matching",
     "p_norm",
     "relative",
+    "semidiscrete",
     "sinkhorn",
 ]

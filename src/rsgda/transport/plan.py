@@ -6,49 +6,51 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.nn import logsumexp
 
 from rsgda._trees import PyTree
-from rsgda.transport import clouds, stream
+from rsgda.transport import stream
 from rsgda.transport.costs import Cost
-from rsgda.transport.semidual import exponents, weights
+from rsgda.transport.potentials import Potentials
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Sinkhorn:
-    r"""Entropic transport between two clouds, as `sinkhorn` solves it.
+class Sinkhorn(Potentials):
+    r"""Entropic transport between two clouds, as `sinkhorn` and `semidiscrete` solve it.
 
-    The plan is $\pi_{ij} = \mu_i \nu_j \exp((u_i + v_j - c_{ij}) / \varepsilon)$. It gives each x
-    what it has; what it gives each y differs from $\nu$ by `error`. It is never held as a whole.
+    The plan is $\pi_{ij} = \mu_i w_j(x_i) = \mu_i \nu_j \exp((u_i + v_j - c_{ij}) / \varepsilon)$.
+    It takes from each x what it has; what it gives each y differs from $\nu$ by `error`. It is
+    never held as a whole.
 
     Attributes:
+        v: the potentials of y, which sum to zero.
+        epsilon: the regularisation.
+        y: the points that mass is sent to.
+        b: their weights.
+        cost: of moving mass.
+        x: the points that it comes from.
+        a: their weights.
+        u: the potentials of x.
         value: $F(v) \le W_\varepsilon$.
         gap: what $W_\varepsilon$ can be above it: $\frac12 \|\nu - \bar w\|_1 (\max_i
             \operatorname{osc}_j c_{ij} + \operatorname{osc} v)$.
         error: $\|\nu - \bar w\|_1$.
-        potentials: u of the x, and v of the y, which sums to zero.
         converged: whether the error came to what was asked for.
         iterations: passes over x.
-        epsilon: the regularisation.
-        x: the points.
-        y: the other points.
-        a: weights of x.
-        b: weights of y.
-        cost: of moving mass.
     """
 
+    x: Array
+    a: Array
+    u: Array
     value: float
     gap: float
     error: float
-    potentials: tuple[Array, Array]
     converged: bool
-    iterations: int
-    epsilon: Array
-    x: Array
-    y: Array
-    a: Array
-    b: Array
-    cost: Cost
+    iterations: float
+
+    @property
+    def potentials(self) -> tuple[Array, Array]:
+        """The potentials u of x and v of y."""
+        return self.u, self.v
 
     def __repr__(self) -> str:
         """Show what was found."""
@@ -56,7 +58,7 @@ class Sinkhorn:
         return (
             f"Sinkhorn({len(self.x):,} × {len(self.y):,}, epsilon {float(self.epsilon):g}: "
             f"W_eps = {self.value:.6g} to {self.value + self.gap:.6g}, error {self.error:.2g} "
-            f"after {self.iterations:,} iterations{end})"
+            f"after {self.iterations:,g} passes{end})"
         )
 
     def plan_rows(self, rows: Any) -> np.ndarray:
@@ -65,9 +67,8 @@ class Sinkhorn:
         Args:
             rows: places in x, or a slice.
         """
-        places = np.arange(len(self.x))[rows]
-        found = self._over(_weights, np.atleast_1d(places))
-        return found * np.asarray(self.a)[np.atleast_1d(places), None]
+        places = np.atleast_1d(np.arange(len(self.x))[rows])
+        return self.weights(np.asarray(self.x)[places]) * np.asarray(self.a)[places, None]
 
     def plan_block(self, rows: Any, columns: Any) -> np.ndarray:
         """Return a block of the plan, `len(rows)` × `len(columns)`.
@@ -83,77 +84,41 @@ class Sinkhorn:
         exponent = (u[i, None] + v[j] - costs) / float(self.epsilon)
         return np.asarray(self.a)[i, None] * np.asarray(self.b)[j] * np.exp(exponent)
 
-    def barycentric(self, values: Any = None) -> np.ndarray:
-        r"""Return where each x is sent in the mean, $\sum_j w_j(x_i)\, y_j$, N × d.
+    def barycentric(self, points: Any = None, values: Any = None) -> np.ndarray:
+        r"""Return where each point is sent in the mean, $\sum_j w_j(x)\, y_j$.
 
         Args:
-            values: of the targets, n × k, in place of the points y themselves: labels as zeros and
-                ones become probabilities.
+            points: k × d, x by default.
+            values: of the targets, as in `Potentials`.
         """
-        values = self.y if values is None else jnp.asarray(values, self.y.dtype)
-        if values.ndim != 2 or len(values) != len(self.y):
-            raise ValueError(
-                f"`values` must have a row for each of the {len(self.y):,} points y, got "
-                f"{values.shape}."
-            )
-        return self._over(_means, np.arange(len(self.x)), values)
+        return super().barycentric(self.x if points is None else points, values)
 
-    def assignment(self) -> np.ndarray:
-        """Return for each x the place of the y that most of it is sent to."""
-        return self._over(_largest, np.arange(len(self.x)))
-
-    def potential_x(self, points: Any) -> np.ndarray:
-        r"""Return u at other points.
-
-        $$ u(x) = -\varepsilon \log \sum_j \nu_j e^{(v_j - c(x, y_j)) / \varepsilon} $$
+    def assignment(self, points: Any = None) -> np.ndarray:
+        """Return for each point the place of the y that most of it is sent to.
 
         Args:
-            points: where, k × d.
+            points: k × d, x by default.
         """
-        return self._elsewhere(points, self.y, self.potentials[1], self.b)
+        return super().assignment(self.x if points is None else points)
 
     def potential_y(self, points: Any) -> np.ndarray:
-        r"""Return v at other points.
+        r"""Return v at points.
 
         $$ v(y) = -\varepsilon \log \sum_i \mu_i e^{(u_i - c(x_i, y)) / \varepsilon} $$
 
         Args:
-            points: where, k × d.
+            points: k × d.
         """
-        swapped = Swapped(self.cost)
         held = np.flatnonzero(np.asarray(self.a) > 0)
-        return self._elsewhere(
-            points, self.x[held], self.potentials[0][held], self.a[held], swapped
+        turned = Potentials(
+            self.u[held], self.epsilon, self.x[held], self.a[held], Turned(self.cost)
         )
-
-    def _elsewhere(
-        self, points: Any, targets: Array, v: Array, nu: Array, cost: Cost | None = None
-    ) -> np.ndarray:
-        points = clouds.points("points", points)
-        if points.shape[1] != targets.shape[1]:
-            raise ValueError(
-                f"`points` must have {targets.shape[1]} dimensions, got {points.shape[1]}."
-            )
-        cost = cost or self.cost
-        made = cost.targets(targets)
-        return stream.mapped(
-            lambda chunk: _potential(chunk, made, v, nu, self.epsilon, cost=cost),
-            points, len(targets),
-        )  # fmt: skip
-
-    def _over(self, function: Any, places: np.ndarray, *more: Any) -> np.ndarray:
-        targets = self.cost.targets(self.y)
-        return stream.mapped(
-            lambda chunk: function(
-                chunk, targets, self.potentials[1], self.b, self.epsilon, *more, cost=self.cost
-            ),
-            np.asarray(self.x)[places], len(self.y),
-        )  # fmt: skip
+        return turned.potential_x(points)
 
 
 @dataclasses.dataclass(frozen=True)
-class Swapped(Cost):
-    """A cost whose first argument are the targets."""
+class Turned(Cost):
+    """A cost whose first points are the targets."""
 
     cost: Cost
 
@@ -162,64 +127,33 @@ class Swapped(Cost):
         return self.cost.matrix(targets, self.cost.targets(x)).T
 
 
-def made(
+def solved(
+    at: Potentials,
     x: Array,
-    y: Array,
-    mu: Array,
-    nu: Array,
-    epsilon: Array,
-    cost: Cost,
-    v: Array,
-    spread: float,
+    a: Array,
     *,
+    spread: float,
     converged: bool,
-    iterations: int,
+    iterations: float,
 ) -> Sinkhorn:
-    """Return what potentials v of y tell about the problem, whatever v is."""
-    v = v - jnp.mean(v)
-    targets = cost.targets(y)
-    u = stream.mapped(
-        lambda chunk: _potential(chunk, targets, v, nu, epsilon, cost=cost), x, len(y)
-    )
-    seen = _look(cost=cost, rows=stream.chunked(x, mu, len(y)), targets=targets, v=v, nu=nu,
-                 epsilon=epsilon)  # fmt: skip
-    error = float(jnp.sum(jnp.abs(nu - jnp.exp(seen.log_mean))))
+    """Return what potentials of y tell about a cloud x, whatever they are."""
+    at = dataclasses.replace(at, v=at.v - jnp.mean(at.v))
+    rows = stream.chunked(x, a, len(at.y))
+    targets = at.cost.targets(at.y)
+    seen = _look(cost=at.cost, rows=rows, targets=targets, v=at.v, nu=at.b, epsilon=at.epsilon)
+    error = float(jnp.sum(jnp.abs(at.b - jnp.exp(seen.log_mean))))
     return Sinkhorn(
+        **vars(at),
+        x=x,
+        a=a,
+        u=jnp.asarray(at.potential_x(x)),
         value=float(seen.value),
-        gap=0.5 * error * (spread + float(jnp.ptp(v))),
+        gap=0.5 * error * (spread + float(jnp.ptp(at.v))),
         error=error,
-        potentials=(jnp.asarray(u), v),
         converged=converged,
         iterations=iterations,
-        epsilon=epsilon,
-        x=x,
-        y=y,
-        a=mu,
-        b=nu,
-        cost=cost,
     )
 
 
 _look = stream.compiled(stream.look)
-
-
-@stream.compiled
-def _potential(x: Array, targets: Any, v: Array, nu: Array, epsilon: Array, *, cost: Cost) -> Array:
-    return -epsilon * logsumexp(exponents(v, cost.matrix(x, targets), nu, epsilon), axis=1)
-
-
-@stream.compiled
-def _weights(x: Array, targets: Any, v: Array, nu: Array, epsilon: Array, *, cost: Cost) -> Array:
-    return weights(v, cost.matrix(x, targets), nu, epsilon)
-
-
-@stream.compiled
-def _means(
-    x: Array, targets: Any, v: Array, nu: Array, epsilon: Array, values: Array, *, cost: Cost
-) -> Array:
-    return weights(v, cost.matrix(x, targets), nu, epsilon) @ values
-
-
-@stream.compiled
-def _largest(x: Array, targets: Any, v: Array, nu: Array, epsilon: Array, *, cost: Cost) -> Array:
-    return jnp.argmax(exponents(v, cost.matrix(x, targets), nu, epsilon), axis=1)
+oscillation = stream.compiled(stream.row_oscillation)

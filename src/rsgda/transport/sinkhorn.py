@@ -13,7 +13,8 @@ from rsgda.drive.pace import Pacer
 from rsgda.drive.progress import bar
 from rsgda.transport import clouds, stream
 from rsgda.transport.costs import Cost, named
-from rsgda.transport.plan import Sinkhorn, made
+from rsgda.transport.plan import Sinkhorn, oscillation, solved
+from rsgda.transport.potentials import Potentials
 
 ROUGH = 0.1  # marginal error at which a larger epsilon of the scaling has done its part
 ROUGHLY = 20  # iterations that it may take for that
@@ -97,7 +98,7 @@ def sinkhorn(
     start = jnp.zeros(len(y), dtype) if v is None else _potentials(v, len(y), dtype)
     rows = stream.chunked(x, mu, len(y))
     targets = kind.targets(y)
-    spread = _oscillation(cost=kind, rows=rows, targets=targets)
+    spread = oscillation(cost=kind, rows=rows, targets=targets)
     epsilons = [final] if scaling is None else _falling(float(spread), final, scaling)
     point = _begin(start, 0)
     with bar(progress, "sinkhorn", 0, max_iterations) as shown:
@@ -114,9 +115,10 @@ def sinkhorn(
                 pacer.saw(int(point.passes) - done)
                 done = int(point.passes)
                 shown.update(done, {"error": float(point.error)})
-    return made(
-        x, y, mu, nu, final, kind, point.best, float(spread),
-        converged=bool(point.error <= tol), iterations=int(point.passes),
+    found = Potentials(point.best, final, y, nu, kind)
+    return solved(
+        found, x, mu, spread=float(spread), converged=bool(point.error <= tol),
+        iterations=int(point.passes),
     )  # fmt: skip
 
 
@@ -147,9 +149,6 @@ def _begin(v: Array, count: int) -> Point:
     worst = jnp.full((), jnp.inf, v.dtype)
     one = jnp.ones((), v.dtype)
     return Point(v, v, v, v, -worst, worst, one, jnp.asarray(count, jnp.int32))
-
-
-_oscillation = stream.compiled(stream.row_oscillation)
 
 
 @stream.compiled

@@ -1,0 +1,156 @@
+"""Potentials of fixed targets by averaged stochastic ascent, for a cloud or for a sampler."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jax import Array, lax
+
+from rsgda import _checks
+from rsgda._start import check_key
+from rsgda._trees import PyTree, freeze_values, thaw
+from rsgda.drive.progress import bar
+from rsgda.transport import clouds, stream
+from rsgda.transport.costs import Cost, named
+from rsgda.transport.plan import oscillation, solved
+from rsgda.transport.potentials import Potentials
+from rsgda.transport.semidual import weights
+
+FIRST = 2.0  # times relative(): the first steps, far from the optimum
+SOON = 10  # steps after which they have fallen by the square root of two
+LATE = 3.0  # the average weighs step k by about its cube, so that the start is forgotten
+ROUND = 100  # steps of a sampler between two looks at the clock
+
+
+class Ascent(NamedTuple):
+    """Where the ascent is."""
+
+    v: Array
+    average: Array
+    step: Array
+
+
+def semidiscrete(
+    x: Any,
+    y: Any,
+    *,
+    epsilon: float,
+    key: Array,
+    samples: int,
+    batch_size: int = 128,
+    a: Any = None,
+    b: Any = None,
+    cost: Any = "quadratic",
+    eta: float | None = None,
+    progress: bool = False,
+) -> Potentials:
+    r"""Maximise the semi-dual over the potentials of fixed targets, a minibatch at a time.
+
+    $$ v \leftarrow v + \eta_k \Big( \nu - \frac1b \sum_{i \in B} w(x_i) \Big), \qquad
+       \eta_k = \frac{\eta}{\sqrt{1 + k / 10}}, \qquad
+       \bar v \leftarrow \bar v + \frac{4}{k + 4} (v - \bar v) $$
+
+    What is returned is the average. A cloud is taken in random order, all of it before a point
+    comes again, by which the noise of its minibatches cancels; a sampler is asked anew each time.
+
+    Args:
+        x: points, N × d, or a sampler: `x(key)` draws one point or a minibatch.
+        y: the targets, n × d.
+        epsilon: the regularisation, in the units of the cost.
+        key: draws the minibatches.
+        samples: of x to use in all.
+        batch_size: samples in a minibatch.
+        a: weights of x, uniform by default; points with weights are drawn by these.
+        b: weights of y, likewise.
+        cost: as in `matching`.
+        eta: the first step. None is twice `relative()`, b epsilon.
+        progress: show it.
+
+    Returns:
+        For a cloud a `Sinkhorn` with its value and its certificate, for a sampler `Potentials`.
+
+    >>> import numpy as np
+    >>> x, y = np.random.default_rng(0).normal(size=(2, 400, 3))
+    >>> found = semidiscrete(x, y[:30], epsilon=0.5, key=jr.key(0), samples=40_000)
+    >>> found.error < 0.05
+    True
+
+    Source: Genevay et al. (2016), Algorithm 2, the semi-discrete case; order, steps and average are
+    ours.
+    """
+    check_key("key", key)
+    _checks.whole("samples", samples, 1)
+    of_x = clouds.source("x", x, a, batch_size, None)
+    targets = clouds.points("y", y)
+    drawn = clouds.drawn(of_x)
+    if drawn.shape[1] != targets.shape[1]:
+        raise ValueError(
+            f"`x` and `y` must have one dimension, got {drawn.shape[1]} and {targets.shape[1]}."
+        )
+    dtype = jnp.promote_types(drawn.dtype, targets.dtype)
+    targets, kind = targets.astype(dtype), named(cost)
+    nu = clouds.weights("b", b, len(targets), dtype)
+    regular = clouds.epsilon_of(epsilon, dtype)
+    size = drawn.shape[0]
+    if eta is None:
+        eta = FIRST * float(regular) * min(size / 2, len(targets))
+    _checks.positive("eta", eta)
+    cloud = of_x.get("data")
+    source = freeze_values(of_x.get("sample"))
+    every = ROUND if cloud is None else max(1, len(cloud) // size)
+    steps = max(1, samples // size)
+    start = jnp.zeros(len(targets), dtype)
+    at = Ascent(start, start, jnp.zeros((), jnp.int32))
+    made = kind.targets(targets)
+    with bar(progress, "semidiscrete", 0, steps) as shown:
+        for first in range(0, steps, every):
+            take = min(every, steps - first)
+            at = _round(
+                at, cloud, source, jr.fold_in(key, first), made, nu, regular,
+                jnp.asarray(eta, dtype), take, cost=kind, size=size,
+            )  # fmt: skip
+            shown.update(first + take, {})
+    found = Potentials(at.average, regular, targets, nu, kind)
+    points = cloud if cloud is not None else getattr(thaw(source), "points", None)
+    if points is None:
+        return found
+    mu = clouds.weights("a", a, len(points), dtype, zero=True)
+    rows = stream.chunked(points.astype(dtype), mu, len(targets))
+    spread = oscillation(cost=kind, rows=rows, targets=made)
+    return solved(
+        found, points.astype(dtype), mu, spread=float(spread), converged=True,
+        iterations=steps * size / len(points),
+    )  # fmt: skip
+
+
+@jax.jit(static_argnames=("cost", "size"))
+def _round(
+    at: Ascent,
+    cloud: Array | None,
+    source: PyTree,
+    key: Array,
+    targets: PyTree,
+    nu: Array,
+    epsilon: Array,
+    eta: Array,
+    take: int,
+    *,
+    cost: Cost,
+    size: int,
+) -> Ascent:
+    """Take some steps; of a cloud, on parts of it that do not overlap."""
+    order = None if cloud is None else jr.permutation(key, len(cloud))
+
+    def step(i: Array, at: Ascent) -> Ascent:
+        if cloud is None or order is None:
+            x = thaw(source)(jr.fold_in(key, i)).astype(nu.dtype)
+        else:
+            x = cloud[lax.dynamic_slice(order, (i * size,), (size,))].astype(nu.dtype)
+        slope = nu - jnp.mean(weights(at.v, cost.matrix(x, targets), nu, epsilon), axis=0)
+        k = at.step.astype(nu.dtype)
+        v = at.v + eta / jnp.sqrt(1 + k / SOON) * slope
+        average = at.average + (LATE + 1) / (k + LATE + 1) * (v - at.average)
+        return Ascent(v, average, at.step + 1)
+
+    return lax.fori_loop(0, take, step, at)
