@@ -73,13 +73,10 @@ def certified(seed=0, steepness=1.0, gamma=tuple(GAMMAS), box=None, smoothing=0.
         )  # fmt: skip
 
 
+@SLOW
 @pytest.mark.parametrize(
     ("steepness", "box", "smoothing"),
-    [
-        pytest.param(1.0, None, 0.3, marks=SLOW),
-        pytest.param(1.0, None, 0.0, marks=SLOW),
-        (1.3, BOX, 0.0),
-    ],
+    [(1.0, None, 0.3), (1.0, None, 0.0), (1.3, BOX, 0.0)],
 )
 def test_the_inner_maximum_is_that_of_a_dense_grid(steepness, box, smoothing):
     found = certified(steepness=steepness, box=box, smoothing=smoothing)
@@ -125,6 +122,7 @@ def test_no_distribution_is_worse_and_one_is_as_bad():
         assert bound - worst <= (1e-9 if rho == 0 else 0.12) * worst
 
 
+@SLOW
 def test_of_several_gammas_the_best_is_taken():
     found, moves = certified(), RHO > 0
     sure = [at for at in found.inner if at.share == 1]

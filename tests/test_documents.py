@@ -61,8 +61,10 @@ def run_document(document: Path, folder: Path) -> None:
         pytest.fail(f"{where}: the code does not run\n{done.stderr}", pytrace=False)
 
 
-# These compile for a quarter of a minute each.
-LONG = ("robust.md", "transport.md", "writing-an-algorithm.md", "writing-a-problem.md")
+# These compile for up to a third of a minute each.
+LONG = (
+    "choosing.md", "robust.md", "transport.md", "writing-an-algorithm.md", "writing-a-problem.md",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(

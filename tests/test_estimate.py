@@ -136,6 +136,7 @@ def test_the_noise_is_that_of_the_minibatches_drawn():
 ZERO_SUM = np.linalg.svd(np.ones((1, 3)))[2][1:].T  # columns span {sum v = 0}
 
 
+@pytest.mark.slow
 def test_curvature_is_that_along_V():
     radius = 1.0  # the point is at the boundary
     P, B, M, c, d = DATA

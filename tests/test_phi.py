@@ -194,11 +194,12 @@ def all_rows(theta, v):
     return rows_loss(theta, v, (X, Y, WEIGHT))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("project", "prepare"),
     [
         (None, None),
-        pytest.param(projections.ball(0.8, rows=True), jnp.sin, marks=pytest.mark.slow),
+        (projections.ball(0.8, rows=True), jnp.sin),
     ],
 )
 def test_rows_by_themselves_or_all_together(project, prepare, monkeypatch):
