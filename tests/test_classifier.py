@@ -83,12 +83,18 @@ SHORT_CHECKS = [
 ]
 
 
+# Some of their samples are large on purpose.
+scale_is_no_news = pytest.mark.filterwarnings("ignore:`X` has a root mean square:UserWarning")
+
+
+@scale_is_no_news
 @pytest.mark.parametrize("check", SHORT_CHECKS, ids=name)
 def test_scikit_learns_checks(check):
     check(RobustClassifier())
 
 
 @pytest.mark.slow
+@scale_is_no_news
 def test_all_of_scikit_learns_checks():
     results = check_estimator(RobustClassifier(), on_skip=None)
     # What a check needs may not be installed; that is all that may keep it from passing.
