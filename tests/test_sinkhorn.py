@@ -173,7 +173,8 @@ def test_acceleration_and_scaling_never_end_worse():
             passes[accelerate, scaling] = found.iterations, found.value
         # At most the few passes that were taken back, and most often far fewer.
         assert passes[True, None][0] <= passes[False, None][0] + 2
-        assert passes[True, None][1] >= passes[False, None][1] - 1e-5
+        for _, value in passes.values():
+            assert value >= passes[False, None][1] - 1e-5
 
 
 def test_a_warm_start_is_shorter(clouds):

@@ -154,7 +154,7 @@ def _check_scale(X: np.ndarray) -> None:
 
 
 def _axes(X: Any) -> int:
-    """Return how many axes samples have; what is no array is for scikit-learn to refuse."""
+    """Return how many axes samples have; refuse those that differ in shape."""
     try:
         return X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim
     except ValueError as error:

@@ -11,7 +11,6 @@ from jax import Array, lax
 
 from rsgda import _checks
 
-NAMES = ("quadratic", "cosine")
 TINY = 1e-30  # where a norm is zero it has no gradient; this one makes it zero
 
 

@@ -34,7 +34,8 @@ class Sinkhorn(Potentials):
         gap: what $W_\varepsilon$ can be above it: $\frac12 \|\nu - \bar w\|_1 (\max_i
             \operatorname{osc}_j c_{ij} + \operatorname{osc} v)$.
         error: $\|\nu - \bar w\|_1$.
-        converged: whether the error came to what was asked for.
+        converged: whether the error came to what was asked for; None for `semidiscrete`, where
+            none is.
         iterations: passes over x.
     """
 
@@ -44,7 +45,7 @@ class Sinkhorn(Potentials):
     value: float
     gap: float
     error: float
-    converged: bool
+    converged: bool | None
     iterations: float
 
     @property
@@ -54,7 +55,7 @@ class Sinkhorn(Potentials):
 
     def __repr__(self) -> str:
         """Show what was found."""
-        end = "" if self.converged else ", not converged"
+        end = ", not converged" if self.converged is False else ""
         return (
             f"Sinkhorn({len(self.x):,} × {len(self.y):,}, epsilon {float(self.epsilon):g}: "
             f"W_eps = {self.value:.6g} to {self.value + self.gap:.6g}, error {self.error:.2g} "
@@ -133,7 +134,7 @@ def solved(
     a: Array,
     *,
     spread: float,
-    converged: bool,
+    converged: bool | None,
     iterations: float,
 ) -> Sinkhorn:
     """Return what potentials of y tell about a cloud x, whatever they are."""

@@ -119,7 +119,7 @@ def semidiscrete(
     rows = stream.chunked(points.astype(dtype), mu, len(targets))
     spread = oscillation(cost=kind, rows=rows, targets=made)
     return solved(
-        found, points.astype(dtype), mu, spread=float(spread), converged=True,
+        found, points.astype(dtype), mu, spread=float(spread), converged=None,
         iterations=steps * size / len(points),
     )  # fmt: skip
 

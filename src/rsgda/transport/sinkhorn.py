@@ -25,7 +25,6 @@ class Point(NamedTuple):
 
     v: Array  # looked at in the next pass
     plain: Array  # what a plain iteration has made of the best v
-    before: Array  # what it had made of the one before
     best: Array  # the v with the highest value so far,
     value: Array  # which is this,
     error: Array  # and what its plan is off the marginal nu
@@ -73,7 +72,6 @@ def sinkhorn(
         accelerate: extrapolate, and take back what does not raise the value.
         progress: show it.
 
-    >>> import jax
     >>> x, y = np.random.default_rng(0).normal(size=(2, 40, 3)).astype("float32")
     >>> found = sinkhorn(x, y[:30], epsilon=0.5)
     >>> bool(found.converged), found.plan_rows([0, 5]).shape
@@ -148,7 +146,7 @@ def _falling(largest: float, final: Array, factor: float) -> list[Array]:
 def _begin(v: Array, count: int) -> Point:
     worst = jnp.full((), jnp.inf, v.dtype)
     one = jnp.ones((), v.dtype)
-    return Point(v, v, v, v, -worst, worst, one, jnp.asarray(count, jnp.int32))
+    return Point(v, v, v, -worst, worst, one, jnp.asarray(count, jnp.int32))
 
 
 @stream.compiled
@@ -172,12 +170,10 @@ def _advance(
         error = jnp.sum(jnp.abs(nu - jnp.exp(seen.log_mean)))
         t = (1 + jnp.sqrt(1 + 4 * at.momentum**2)) / 2
         by = jnp.where(accelerate, (at.momentum - 1) / t, 0)
-        ahead = plain + by * (plain - at.before)
-        new = Point(ahead, plain, plain, at.v, seen.value, error, t, at.passes + 1)
+        ahead = plain + by * (plain - at.plain)
+        new = Point(ahead, plain, at.v, seen.value, error, t, at.passes + 1)
         # What was extrapolated too far is taken back. A plain iteration never lowers the value.
-        back = at._replace(
-            v=at.plain, before=at.plain, momentum=jnp.ones_like(t), passes=at.passes + 1
-        )
+        back = at._replace(v=at.plain, momentum=jnp.ones_like(t), passes=at.passes + 1)
         lost = (seen.value < at.value) & (at.momentum > 1) & accelerate
         return jax.tree.map(lambda one, other: jnp.where(lost, one, other), back, new)
 

@@ -89,8 +89,8 @@ def row_oscillation(cost: Cost, rows: Rows, targets: PyTree) -> Array:
     return lax.scan(part, jnp.zeros((), rows.log_mu.dtype), rows.points)[0]
 
 
-def mapped(function: Callable[..., Any], points: Any, n: int, *arguments: Any) -> Any:
-    """Return `function(chunk, *arguments)` of all points, which the host puts together."""
+def mapped(function: Callable[[np.ndarray], Any], points: Any, n: int) -> Any:
+    """Return `function(chunk)` of all points, which the host puts together."""
     size = max(1, min(len(points), CHUNK // n))
     found = []
     for start in range(0, len(points), size):
@@ -98,7 +98,7 @@ def mapped(function: Callable[..., Any], points: Any, n: int, *arguments: Any) -
         take = len(chunk)
         # Always as many points, so that one program serves the last chunk, too.
         chunk = np.pad(chunk, ((0, size - take), (0, 0)), mode="edge")
-        part = function(chunk, *arguments)
+        part = function(chunk)
         found.append(jax.tree.map(lambda leaf, k=take: np.asarray(leaf)[:k], part))
     return jax.tree.map(lambda *parts: np.concatenate(parts), *found)
 
