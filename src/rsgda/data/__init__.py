@@ -1,6 +1,19 @@
-"""Sets of images, read from files that are there or fetched once; see the page on data."""
+"""Images, and cells, read from files, fetched once or simulated; see the page on data."""
 
+from rsgda.data.blood import Cytometry, Paired, citeseq_pbmc, cytof_pbmc
 from rsgda.data.idx import read_idx
 from rsgda.data.images import Images, fashion_mnist, mnist
+from rsgda.data.simulated import SimulatedCells, simulated_cells
 
-__all__ = ["Images", "fashion_mnist", "mnist", "read_idx"]
+__all__ = [
+    "Cytometry",
+    "Images",
+    "Paired",
+    "SimulatedCells",
+    "citeseq_pbmc",
+    "cytof_pbmc",
+    "fashion_mnist",
+    "mnist",
+    "read_idx",
+    "simulated_cells",
+]

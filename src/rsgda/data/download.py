@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class File(NamedTuple):
-    """A file as it was published; `name` ends in .gz."""
+    """A file as it was published; one whose name ends in .gz may also lie there unpacked."""
 
     name: str
     size: int
@@ -25,12 +25,16 @@ class File(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A set's files, and the addresses of folders that have them, in the order of trying."""
+    """A set's files, and the addresses of folders that have them, in the order of trying.
+
+    Where there is no such address, `origin` says in words where the files come from.
+    """
 
     title: str
     folder: str
     mirrors: tuple[str, ...]
     files: tuple[File, ...]
+    origin: str = ""
 
 
 def locate(source: Source, *, progress: bool = False) -> list[Path]:
@@ -77,7 +81,8 @@ def _names(source: Source) -> str:
 
 def _either(packed: Path) -> Path | None:
     """Return the path with or without .gz, whichever is there."""
-    return next((path for path in (packed, packed.with_suffix("")) if path.exists()), None)
+    unpacked = packed.with_suffix("") if packed.suffix == ".gz" else packed
+    return next((path for path in (packed, unpacked) if path.exists()), None)
 
 
 def _cached(source: Source, progress: bool) -> list[Path]:
@@ -181,6 +186,11 @@ def _advice(source: Source, folder: Path, failures: list[str]) -> str:
             f"environment variable {VARIABLE}"
         )
     reasons = "".join(f"\n    {failure}" for failure in failures)
+    if not source.mirrors:
+        return (
+            f"{source.title} is not on this machine. Put its files{_names(source)}\ninto {folder}, "
+            f"or into {own}. They come from {source.origin}."
+        )
     return (
         f"{source.title} is not on this machine, and fetching it failed. Put its files"
         f"{_names(source)}\ninto {folder}, or into {own}. What was tried:{reasons}"

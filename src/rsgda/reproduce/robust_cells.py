@@ -1,13 +1,9 @@
 """Run the cells of Figures 1 and 2, keep what each found, and take up where a run was cut off."""
 
-import contextlib
 import dataclasses
-import functools
-import json
-import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +20,8 @@ from rsgda.drive.solve import solve
 from rsgda.inner import numbers, search_rows
 from rsgda.moves import State
 from rsgda.problem import Problem
+from rsgda.reproduce import kept
+from rsgda.reproduce.outcome import Tell
 from rsgda.reproduce.robust_authors import authors_phi
 from rsgda.reproduce.robust_setting import (
     BATCH,
@@ -38,7 +36,6 @@ from rsgda.reproduce.robust_setting import (
     run_key,
     start_key,
 )
-from rsgda.reproduce.runner import write_aside
 from rsgda.robust.wrm import wrm
 from rsgda.whole import Whole
 
@@ -88,51 +85,30 @@ class Cells:
             np.random.default_rng(SEED).choice(len(self.images.X), scale.rows, replace=False)
         )
 
-    def run(self, cells: list[Cell], tell: Callable[[float, str], None]) -> list[Curve]:
+    def run(self, cells: list[Cell], tell: Tell) -> list[Curve]:
         """Run cells one after the other."""
-        curves, total = [], sum(self._gradients(cell) for cell in cells)
-        done = 0.0
-        for cell in cells:
-            share = self._gradients(cell) / total
-            part = functools.partial(_part, tell, done, share, cell.name)
-            try:
-                curves.append(self.one(cell, part))
-            except KeyboardInterrupt as interrupt:
-                raise KeyboardInterrupt(self._kept(len(curves), len(cells))) from interrupt
-            done += share
-        return curves
-
-    def _kept(self, done: int, total: int) -> str:
-        """Say what is left of a run that was interrupted."""
-        if self.work is None:
-            return "interrupted; nothing was saved."
-        return (
-            f"interrupted with {done} of {total} runs done, which {self.work} holds: the same "
-            "command continues."
-        )
+        return kept.one_by_one(
+            cells, self.one, size=self._gradients, name=lambda cell: cell.name, work=self.work,
+            tell=tell,
+        )  # fmt: skip
 
     def one(self, cell: Cell, tell: Callable[[float], None]) -> Curve:
         """Run one cell, or read what it found before."""
-        kept = None if self.work is None else self.work / f"{cell.name}.json"
+        path = None if self.work is None else self.work / f"{cell.name}.json"
         settings = self._settings(cell)
-        if kept is not None and (curve := _read(kept, cell, settings)) is not None:
-            return curve
-        # A run of seconds is sooner done again than kept half way.
-        long = self.scale.data == "mnist"
-        checkpoint = kept.with_suffix("") if kept is not None and long else None
-        began = time.perf_counter()
-        status, looks = self._train(cell, checkpoint, tell)
-        curve = Curve(cell, self.scale.data, status, looks, time.perf_counter() - began)
-        if kept is not None:
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            columns = {name: column.tolist() for name, column in looks.items()}
-            content = {"settings": settings, "status": status, "looks": columns}
-            content["seconds"] = round(curve.seconds, 1)
-            write_aside(kept, json.dumps(content).encode())
-        if checkpoint is not None:
-            # The run itself has n adversaries; what it found is a few numbers.
-            shutil.rmtree(checkpoint, ignore_errors=True)
-        return curve
+        found = kept.read(path, settings)
+        if found is None:
+            # A run of seconds is sooner done again than kept half way.
+            long = self.scale.data == "mnist"
+            checkpoint = path.with_suffix("") if path is not None and long else None
+            began = time.perf_counter()
+            status, looks = self._train(cell, checkpoint, tell)
+            found = kept.Found(status, looks, time.perf_counter() - began)
+            kept.keep(path, settings, found)
+            if checkpoint is not None:
+                # The run itself has n adversaries; what it found is a few numbers.
+                shutil.rmtree(checkpoint, ignore_errors=True)
+        return Curve(cell, self.scale.data, *found)
 
     def _train(
         self, cell: Cell, checkpoint: Path | None, tell: Callable[[float], None]
@@ -161,7 +137,7 @@ class Cells:
             }
 
         start = look(problem, cell.algorithm().init(problem, theta, v, run_key(cell)))
-        with _diverging_is_no_news():
+        with kept.diverging_is_no_news():
             result = solve(
                 problem,
                 cell.algorithm(),
@@ -195,9 +171,9 @@ class Cells:
         return self.scale.budgets[cell.objective].gradients
 
     def _settings(self, cell: Cell) -> dict[str, Any]:
-        """Return all that the numbers of a cell depend on, as JSON holds it."""
+        """Return all that the numbers of a cell depend on."""
         scale = self.scale
-        settings = {
+        return {
             **cell._asdict(),
             **OBJECTIVES[cell.objective]._asdict(),
             "data": scale.data,
@@ -210,19 +186,6 @@ class Cells:
             "tol": TOL,
             "most": MOST,
         }
-        return json.loads(json.dumps(settings))
-
-
-@contextlib.contextmanager
-def _diverging_is_no_news() -> Iterator[None]:
-    """Keep back the driver's warning: that a cell diverges is one of the results."""
-    log = logging.getLogger("rsgda.drive.solve")
-    let_through = lambda record: not record.getMessage().startswith("diverged")  # noqa: E731
-    log.addFilter(let_through)
-    try:
-        yield
-    finally:
-        log.removeFilter(let_through)
 
 
 def looked(subset: Problem, net: PyTree, v: Array, n: int) -> Look:
@@ -279,19 +242,3 @@ def predicted(net: Any, X: Array) -> Array:
 def _scaled(X: np.ndarray, pixels: tuple[float, float]) -> np.ndarray:
     low, high = pixels
     return (low + (high - low) * X).astype(np.float32)
-
-
-def _part(tell: Any, done: float, share: float, name: str, inside: float) -> None:
-    tell(done + share * inside, name)
-
-
-def _read(kept: Path, cell: Cell, settings: dict[str, Any]) -> Curve | None:
-    """Return what an earlier run found, if it was of the same cell at the same settings."""
-    try:
-        content = json.loads(kept.read_text())
-        if content["settings"] != settings:
-            return None
-        looks = {name: np.asarray(column, float) for name, column in content["looks"].items()}
-        return Curve(cell, settings["data"], content["status"], looks, float(content["seconds"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

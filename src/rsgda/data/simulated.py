@@ -1,0 +1,97 @@
+"""Simulated cells: a tree of populations, seen through two technologies."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from rsgda import _checks
+
+LATENT = 6  # dimensions that cells really differ in
+SPREAD = 0.15  # of cells about their branch
+HIDDEN = 24  # features of these that both technologies see through their own lens
+DEPTH = 2_000.0  # counts of a cell's RNA, in the mean
+COFACTOR = 5.0  # asinh(counts / 5) brings cytometry to about the scale of its signal
+
+
+class SimulatedCells(NamedTuple):
+    """Cells that two technologies have seen.
+
+    Attributes:
+        x: counts by a technology like mass cytometry, N × features.
+        y: counts by one like RNA sequencing, n × features.
+        x_types: the branch of each cell of x, 0 for the stem.
+        y_types: of each of y.
+        pairs: two rows for each cell that both have seen: its place in x, its place in y.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    x_types: np.ndarray
+    y_types: np.ndarray
+    pairs: np.ndarray
+
+
+def simulated_cells(
+    sizes: tuple[int, int] = (2_000, 500),
+    *,
+    features: tuple[int, int] = (37, 200),
+    branches: int = 3,
+    seed: int = 0,
+) -> SimulatedCells:
+    r"""Return cells of a stem and its branches, seen through two technologies.
+
+    A cell has a branch and a time $t$ on it, hence a place
+    $s = \text{root} + t\, \text{direction} + \text{noise}$ in 6 dimensions, of which each
+    technology sees nonlinear features. The first counts $x \sim \mathrm{Poisson}(5 \sinh
+    \text{signal})$, the second $y \sim \mathrm{Poisson}(\text{depth} \cdot
+    \mathrm{softmax}(\text{signal}))$ with a depth that differs between cells. Branches differ in
+    size and in length, so that they can be told apart.
+
+    Args:
+        sizes: N and n, the cells of each technology. The first min(N, n) cells are the same.
+        features: of each.
+        branches: beside the stem, at least 1.
+        seed: of all that is random.
+
+    >>> cells = simulated_cells((40, 10), features=(5, 8))
+    >>> cells.x.shape, cells.y.shape, cells.pairs.shape
+    ((40, 5), (10, 8), (2, 10))
+    """
+    for name, pair in (("sizes", sizes), ("features", features)):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise ValueError(f"`{name}` must be two whole numbers, got {pair!r}.")
+        for number in pair:
+            _checks.whole(name, number, 1)
+    _checks.whole("branches", branches, 1)
+    _checks.whole("seed", seed, 0)
+    # The world and the cells are drawn apart: another number of cells is of the same world.
+    world, draw = (np.random.default_rng([seed, part]) for part in range(2))
+    directions, _ = np.linalg.qr(world.normal(size=(LATENT, LATENT)))
+    lenses = [_lens(world, count) for count in features]
+    most = max(sizes)
+    weights = np.arange(1, branches + 2) / np.sum(np.arange(1, branches + 2))
+    types = draw.choice(branches + 1, size=most, p=weights)
+    length = (1 + types / (branches + 1)) * draw.uniform(size=most)
+    along = directions[types % LATENT] * np.where(types < LATENT, 1, -1)[:, None]
+    root = np.where(types[:, None] > 0, directions[0], 0)
+    places = root + length[:, None] * along + SPREAD * draw.normal(size=(most, LATENT))
+    signals = [lens(places) for lens in lenses]
+    x = draw.poisson(COFACTOR * np.sinh(np.clip(1.5 + signals[0], 0, 6)))
+    shares = np.exp(signals[1] - signals[1].max(axis=1, keepdims=True))
+    depth = DEPTH * draw.gamma(4, 1 / 4, size=(most, 1))
+    y = draw.poisson(depth * shares / shares.sum(axis=1, keepdims=True))
+    # Rows in an order of their own, so that nothing hangs on place.
+    of_x, of_y = (draw.permutation(size) for size in sizes)
+    both = min(sizes)
+    return SimulatedCells(
+        x[of_x], y[of_y], types[of_x], types[of_y],
+        np.stack([np.argsort(of_x)[:both], np.argsort(of_y)[:both]]),
+    )  # fmt: skip
+
+
+def _lens(world: np.random.Generator, count: int):
+    """Return what a technology sees of a place: smooth, nonlinear, of any number of features."""
+    first = world.normal(size=(LATENT, HIDDEN))
+    shift = world.normal(size=HIDDEN)
+    second = world.normal(size=(HIDDEN, count)) / np.sqrt(HIDDEN)
+    return lambda places: 2 * np.tanh(places @ first + shift) @ second

@@ -1,0 +1,120 @@
+"""Cells from files and simulated ones."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rsgda import data
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.fixture
+def own_data(request, monkeypatch):
+    root = Path(os.environ.get("RSGDA_DATA") or SHARED)
+    if not (root / request.param).exists():
+        pytest.skip(f"{root} has no {request.param}; name a folder that has in RSGDA_DATA")
+    monkeypatch.setenv("RSGDA_DATA", str(root))
+
+
+def test_simulated_cells_have_known_pairs_and_one_world():
+    cells = data.simulated_cells((300, 120), features=(11, 30), branches=4, seed=3)
+    assert cells.x.shape == (300, 11)
+    assert cells.y.shape == (120, 30)
+    assert set(cells.x_types) == set(range(5))
+    in_x, in_y = cells.pairs
+    assert len(set(in_x)) == len(set(in_y)) == 120
+    np.testing.assert_array_equal(cells.x_types[in_x], cells.y_types[in_y])
+    # Both are counts, and a pair is one cell: what they see of it goes together.
+    for counts in (cells.x, cells.y):
+        assert np.issubdtype(counts.dtype, np.integer)
+        assert counts.min() >= 0
+    seen_x = np.arcsinh(cells.x[in_x] / 5)
+    seen_y = np.log1p(1e4 * cells.y[in_y] / cells.y[in_y].sum(axis=1, keepdims=True))
+
+    def explained(y):
+        one = np.c_[np.ones(120), y - y.mean(axis=0)]
+        fit = one @ np.linalg.lstsq(one, seen_x, rcond=None)[0]
+        return 1 - np.sum((seen_x - fit) ** 2) / np.sum((seen_x - seen_x.mean(axis=0)) ** 2)
+
+    shuffled = np.random.default_rng(0).permutation(120)
+    assert explained(seen_y) > 0.6 > 0.4 > explained(seen_y[shuffled])
+
+
+def test_simulated_cells_are_the_same_for_a_seed_and_differ_between_seeds():
+    one, other = (data.simulated_cells((20, 30), features=(4, 5), seed=s) for s in (1, 1))
+    np.testing.assert_array_equal(one.x, other.x)
+    np.testing.assert_array_equal(one.pairs, other.pairs)
+    assert np.any(data.simulated_cells((20, 30), features=(4, 5), seed=2).x != one.x)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"sizes": (0, 3)}, "sizes"),
+        ({"sizes": 5}, "sizes"),
+        ({"features": (3,)}, "features"),
+        ({"features": (3, 2.5)}, "features"),
+        ({"branches": 0}, "branches"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_simulated_cells_refuse(arguments, said):
+    with pytest.raises(ValueError, match=f"`{said}`"):
+        data.simulated_cells(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("load", "folder"), [(data.cytof_pbmc, "cytof-pbmc"), (data.citeseq_pbmc, "citeseq-pbmc")]
+)
+def test_a_missing_file_is_told_where_to_go(load, folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("RSGDA_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(FileNotFoundError) as raised:
+        load()
+    assert str(tmp_path / folder) in str(raised.value)
+    assert "come from" in str(raised.value)
+    assert "fetching" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("load", "file"),
+    [
+        (data.cytof_pbmc, "cytof-pbmc/cytof_z2yr_counts.npz"),
+        (data.citeseq_pbmc, "citeseq-pbmc/10XPBMC_filtered_1000G.H5"),
+    ],
+)
+def test_a_foreign_file_is_refused(load, file, tmp_path, monkeypatch):
+    if load is data.citeseq_pbmc:
+        pytest.importorskip("h5py", reason="needs the extra singlecell")
+    monkeypatch.setenv("RSGDA_DATA", str(tmp_path))
+    (tmp_path / file).parent.mkdir()
+    (tmp_path / file).write_bytes(b"something else")
+    with pytest.raises(ValueError, match="must hold"):
+        load()
+
+
+@pytest.mark.parametrize("own_data", ["cytof-pbmc"], indirect=True)
+def test_cytometry_has_counts_types_and_no_barcodes(own_data):
+    cells = data.cytof_pbmc()
+    assert cells.counts.shape == (159_594, 37) == (len(cells.types), len(cells.markers))
+    assert not any("BC" in name for name in cells.markers)
+    assert np.sum(cells.types != "") == 80_415
+
+
+@pytest.mark.parametrize("own_data", ["citeseq-pbmc"], indirect=True)
+def test_citeseq_pairs_rna_with_proteins(own_data):
+    pytest.importorskip("h5py", reason="needs the extra singlecell")
+    cells = data.citeseq_pbmc()
+    assert cells.rna.shape == (6_661, 1_000)
+    assert cells.protein.shape == (6_661, len(cells.proteins))
+    assert np.isin(cells.types, ["B", "CD4 T", "CD8 T"]).sum() == 4_178
+    # CD19 is a marker of B cells, CD3 of T cells: the order of the columns is right.
+    level = {
+        name: np.log1p(cells.protein[:, cells.proteins.index(name)]) for name in ("CD19", "CD3")
+    }
+    b, t = cells.types == "B", np.isin(cells.types, ["CD4 T", "CD8 T"])
+    assert level["CD19"][b].mean() > level["CD19"][t].mean() + 1
+    assert level["CD3"][t].mean() > level["CD3"][b].mean() + 1
