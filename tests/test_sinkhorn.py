@@ -9,7 +9,7 @@ import ot
 import pytest
 from scipy.optimize import linprog
 from scipy.spatial.distance import cdist
-from scipy.special import logsumexp
+from scipy.special import logsumexp, rel_entr
 
 from rsgda import transport
 from rsgda.transport import stream
@@ -144,6 +144,20 @@ def test_the_certificate(clouds):
         assert not found.converged
         assert found.iterations == iterations
         assert found.value <= exact + 1e-10 <= found.value + found.gap
+        # The plan behind the certificate, as a whole: both marginals, and no dearer than it says.
+        costs, got = cdist(x, y, "sqeuclidean"), found.plan_rows(slice(None))
+        kept = got * np.minimum(1, b / got.sum(axis=0))
+        left, lacking = (np.maximum(w - kept.sum(axis=k), 0) for w, k in ((a, 1), (b, 0)))
+        whole = kept + np.outer(left, lacking) / lacking.sum()
+        np.testing.assert_allclose(whole.sum(axis=1), a, rtol=1e-9)
+        np.testing.assert_allclose(whole.sum(axis=0), b, rtol=1e-9)
+        price = np.sum(whole * costs) + 0.2 * np.sum(rel_entr(whole, np.outer(a, b)))
+        by_concavity = found.error / 2 * (np.ptp(costs, axis=1).max() + np.ptp(found.v))
+        high = min(price, found.value + by_concavity)
+        assert exact <= high <= found.value + found.gap + 1e-10
+        assert found.gap <= by_concavity + 1e-12
+        # No more than what splitting the entropy in two can cost, epsilon times log 2.
+        assert found.value + found.gap <= price + 0.2 * np.log(2) + 1e-10
 
 
 def test_the_limit_is_transport_without_entropy(clouds):

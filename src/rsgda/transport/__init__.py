@@ -4,6 +4,7 @@ from rsgda.transport.costs import p_norm as p_norm
 from rsgda.transport.divergence import divergence as divergence
 from rsgda.transport.generation import generation as generation
 from rsgda.transport.matching import matching as matching
+from rsgda.transport.networks import mlp as mlp
 from rsgda.transport.plan import Sinkhorn as Sinkhorn
 from rsgda.transport.potentials import Potentials as Potentials
 from rsgda.transport.semidiscrete import semidiscrete as semidiscrete
@@ -18,6 +19,7 @@ __all__ = [
     "divergence",
     "generation",
     "matching",
+    "mlp",
     "p_norm",
     "relative",
     "semidiscrete",

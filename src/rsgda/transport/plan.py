@@ -9,6 +9,7 @@ from jax import Array
 
 from rsgda._trees import PyTree
 from rsgda.transport import stream
+from rsgda.transport.certificate import judged
 from rsgda.transport.costs import Cost
 from rsgda.transport.potentials import Potentials
 
@@ -31,8 +32,9 @@ class Sinkhorn(Potentials):
         a: their weights.
         u: the potentials of x.
         value: $F(v) \le W_\varepsilon$.
-        gap: what $W_\varepsilon$ can be above it: $\frac12 \|\nu - \bar w\|_1 (\max_i
-            \operatorname{osc}_j c_{ij} + \operatorname{osc} v)$.
+        gap: what $W_\varepsilon$ can be above it, the smaller of two bounds: $\frac12
+            \|\nu - \bar w\|_1 (\max_i \operatorname{osc}_j c_{ij} + \operatorname{osc} v)$, and
+            what a plan that meets both marginals costs above it (see `certificate.judged`).
         error: $\|\nu - \bar w\|_1$.
         converged: whether the error came to what was asked for; None for `semidiscrete`, where
             none is.
@@ -129,32 +131,26 @@ class Turned(Cost):
 
 
 def solved(
-    at: Potentials,
-    x: Array,
-    a: Array,
-    *,
-    spread: float,
-    converged: bool | None,
-    iterations: float,
+    at: Potentials, x: Array, a: Array, *, converged: bool | None, iterations: float
 ) -> Sinkhorn:
     """Return what potentials of y tell about a cloud x, whatever they are."""
     at = dataclasses.replace(at, v=at.v - jnp.mean(at.v))
     rows = stream.chunked(x, a, len(at.y))
-    targets = at.cost.targets(at.y)
-    seen = _look(cost=at.cost, rows=rows, targets=targets, v=at.v, nu=at.b, epsilon=at.epsilon)
-    error = float(jnp.sum(jnp.abs(at.b - jnp.exp(seen.log_mean))))
+    found = _judged(
+        rows, at.cost.targets(at.y), at.v, at.b, at.epsilon, jnp.exp(rows.log_mu).ravel(),
+        cost=at.cost,
+    )  # fmt: skip
     return Sinkhorn(
         **vars(at),
         x=x,
         a=a,
-        u=jnp.asarray(at.potential_x(x)),
-        value=float(seen.value),
-        gap=0.5 * error * (spread + float(jnp.ptp(at.v))),
-        error=error,
+        u=found.u[: len(x)],
+        value=float(found.value),
+        gap=float(found.gap),
+        error=float(found.error),
         converged=converged,
         iterations=iterations,
     )
 
 
-_look = stream.compiled(stream.look)
-oscillation = stream.compiled(stream.row_oscillation)
+_judged = stream.compiled(judged)

@@ -11,9 +11,9 @@ from rsgda import _checks
 from rsgda._start import check_key
 from rsgda._trees import PyTree, freeze_values, thaw
 from rsgda.drive.progress import bar
-from rsgda.transport import clouds, stream
+from rsgda.transport import clouds
 from rsgda.transport.costs import Cost, named
-from rsgda.transport.plan import oscillation, solved
+from rsgda.transport.plan import solved
 from rsgda.transport.potentials import Potentials
 from rsgda.transport.semidual import weights
 
@@ -116,12 +116,8 @@ def semidiscrete(
     if points is None:
         return found
     mu = clouds.weights("a", a, len(points), dtype, zero=True)
-    rows = stream.chunked(points.astype(dtype), mu, len(targets))
-    spread = oscillation(cost=kind, rows=rows, targets=made)
-    return solved(
-        found, points.astype(dtype), mu, spread=float(spread), converged=None,
-        iterations=steps * size / len(points),
-    )  # fmt: skip
+    passes = steps * size / len(points)
+    return solved(found, points.astype(dtype), mu, converged=None, iterations=passes)
 
 
 @jax.jit(static_argnames=("cost", "size"))

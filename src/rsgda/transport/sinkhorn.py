@@ -13,7 +13,7 @@ from rsgda.drive.pace import Pacer
 from rsgda.drive.progress import bar
 from rsgda.transport import clouds, stream
 from rsgda.transport.costs import Cost, named
-from rsgda.transport.plan import Sinkhorn, oscillation, solved
+from rsgda.transport.plan import Sinkhorn, solved
 from rsgda.transport.potentials import Potentials
 
 ROUGH = 0.1  # marginal error at which a larger epsilon of the scaling has done its part
@@ -96,8 +96,10 @@ def sinkhorn(
     start = jnp.zeros(len(y), dtype) if v is None else _potentials(v, len(y), dtype)
     rows = stream.chunked(x, mu, len(y))
     targets = kind.targets(y)
-    spread = oscillation(cost=kind, rows=rows, targets=targets)
-    epsilons = [final] if scaling is None else _falling(float(spread), final, scaling)
+    epsilons = [final]
+    if scaling is not None:
+        largest = oscillation(cost=kind, rows=rows, targets=targets)
+        epsilons = _falling(float(largest), final, scaling)
     point = _begin(start, 0)
     with bar(progress, "sinkhorn", 0, max_iterations) as shown:
         for each in epsilons:
@@ -114,10 +116,8 @@ def sinkhorn(
                 done = int(point.passes)
                 shown.update(done, {"error": float(point.error)})
     found = Potentials(point.best, final, y, nu, kind)
-    return solved(
-        found, x, mu, spread=float(spread), converged=bool(point.error <= tol),
-        iterations=int(point.passes),
-    )  # fmt: skip
+    converged = bool(point.error <= tol)
+    return solved(found, x, mu, converged=converged, iterations=int(point.passes))
 
 
 def _potentials(v: Any, n: int, dtype: Any) -> Array:
@@ -181,3 +181,6 @@ def _advance(
         return (at.passes < until) & ~(at.error <= tol)
 
     return lax.while_loop(unfinished, iterate, point)
+
+
+oscillation = stream.compiled(stream.row_oscillation)

@@ -82,11 +82,67 @@ def look(cost: Cost, rows: Rows, targets: PyTree, v: Array, nu: Array, epsilon: 
 def row_oscillation(cost: Cost, rows: Rows, targets: PyTree) -> Array:
     """Return the largest difference of two costs of one x."""
 
-    def part(most: Array, points: Array) -> tuple[Array, None]:
+    def part(points: Array) -> Array:
         costs = cost.matrix(points, targets)
-        return jnp.maximum(most, jnp.max(costs.max(axis=1) - costs.min(axis=1))), None
+        return jnp.max(costs.max(axis=1) - costs.min(axis=1))
 
-    return lax.scan(part, jnp.zeros((), rows.log_mu.dtype), rows.points)[0]
+    return jnp.max(lax.map(part, rows.points))
+
+
+class Ended(NamedTuple):
+    r"""What a last pass tells, with the shares $s_j$ of each target's mass that it may keep.
+
+    Attributes:
+        u: the potentials of x, in the order of its points.
+        lacks: what each x lacks in all when targets keep their shares only, as a share of it.
+        elsewhere: what x would pay on average to send that to the targets that lack mass.
+        spread: the largest difference of two costs of one x.
+    """
+
+    u: Array
+    lacks: Array
+    elsewhere: Array
+    spread: Array
+
+
+def end(
+    cost: Cost,
+    rows: Rows,
+    targets: PyTree,
+    v: Array,
+    nu: Array,
+    epsilon: Array,
+    shares: Array,
+    lacking: Array,
+) -> Ended:
+    """Pass over x once more, when it is known what the targets get.
+
+    Args:
+        cost: of moving mass.
+        rows: the points x.
+        targets: the points y, for the cost.
+        v: their potentials.
+        nu: their weights.
+        epsilon: the regularisation.
+        shares: of what each target gets, those that it keeps.
+        lacking: how what is left is spread over the targets, which sums to one.
+    """
+    shifted = v / epsilon + jnp.log(nu)
+
+    def part(points: Array) -> Ended:
+        costs = cost.matrix(points, targets)
+        logs = shifted - costs / epsilon
+        log_sums = logsumexp(logs, axis=1)
+        return Ended(
+            u=-epsilon * log_sums,
+            lacks=jnp.exp(logs - log_sums[:, None]) @ (1 - shares),
+            elsewhere=costs @ lacking,
+            spread=costs.max(axis=1) - costs.min(axis=1),
+        )
+
+    ended = lax.map(part, rows.points)
+    flat = jax.tree.map(jnp.ravel, ended)
+    return flat._replace(spread=jnp.max(flat.spread))
 
 
 def mapped(function: Callable[[np.ndarray], Any], points: Any, n: int) -> Any:
