@@ -116,6 +116,14 @@ def reproduce(
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Where to write, a folder for each target.")
     ] = Path("rsgda-reproduce"),
+    match: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(
+            metavar="X Y",
+            help="Points for fig4 and fig5 in place of theirs, such as the paper's CyTOF and scRNA "
+            "cells: .npy, .csv or .h5ad; Y is mapped onto X.",
+        ),
+    ] = None,
 ) -> None:
     """Re-run comparisons of the paper: figures, numbers and what they say."""
     names = chosen(targets or [])
@@ -125,7 +133,7 @@ def reproduce(
     reports = []
     with _progress(names) as tell_of:
         for name in names:
-            reports.append(run(name, scale=scale, out=out, tell=tell_of(name)))
+            reports.append(run(name, scale=scale, out=out, tell=tell_of(name), files=match))
     _show(reports)
 
 

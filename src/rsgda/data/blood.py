@@ -1,7 +1,7 @@
 """Blood cells seen by two technologies: mass cytometry, and RNA with surface proteins."""
 
 import zipfile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -117,12 +117,13 @@ def citeseq_pbmc() -> Paired:
     """
     (path,) = locate(CITESEQ)
     try:
-        import h5py
+        import h5py  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise ImportError('h5py reads this file: pip install "rsgda[singlecell]".') from error
     try:
-        with h5py.File(path, "r") as held:
-            rna, protein, clusters = (held[name][()] for name in ("X1", "X2", "Y"))  # pyright: ignore
+        with h5py.File(path, "r") as file:
+            held: Any = file
+            rna, protein, clusters = (held[name][()] for name in ("X1", "X2", "Y"))
         types = np.array([TYPES[int(cluster)] for cluster in clusters])
     except (OSError, KeyError, ValueError) as error:
         raise ValueError(f"{path} must hold X1, X2 and Y: {error}.") from error

@@ -2,10 +2,9 @@
 
 import importlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
-from rsgda.reproduce.outcome import Outcome, Tell
+from rsgda.reproduce.outcome import Outcome
 
 
 class Target(NamedTuple):
@@ -15,12 +14,14 @@ class Target(NamedTuple):
         about: one line for `rsgda reproduce --help`.
         module: the module beside this one whose `run(scale, tell, work)` does the work; it may
             keep runs that are done in the folder `work`, to be found when it is called again.
+        matches: whether it matches cells, and `run` takes `files` of them.
     """
 
     about: str
     module: str
+    matches: bool = False
 
-    def load(self) -> Callable[[str, Tell, Path | None], Outcome]:
+    def load(self) -> Callable[..., Outcome]:
         """Import the function that runs it."""
         return importlib.import_module(f"{__package__}.{self.module}").run
 
@@ -30,11 +31,13 @@ TARGETS = {
     "theory": Target("bounds, growth with kappa and the range of p, against runs", "theory"),
     "fig1": Target("Figure 1: ESGDA(m) and RSGDA(1/(m + 1)), robust classification", "fig1"),
     "fig2": Target("Figure 2: what alpha and p do, robust classification", "fig2"),
+    "fig4": Target("Figure 4: RSGDA(p) and learning with Sinkhorn, matching cells", "fig4", True),
+    "fig5": Target("Figure 5: iterations of Sinkhorn a descent, matching cells", "fig5", True),
 }
 
 SCALES = {
     "quick": "about a minute for each target",
-    "standard": "minutes for toy and theory, two hours for a figure, which needs MNIST",
+    "standard": "minutes for toy and theory, two hours for a figure, which needs its data",
     "paper": "as many runs as the numbers deserve, days for a figure",
 }
 

@@ -128,7 +128,7 @@ def load(data: str) -> Images:
     rows, labels = load_digits(return_X_y=True)
     X = (rows.reshape(-1, 8, 8, 1) / 16).astype(np.float32)
     order = np.random.default_rng(SEED).permutation(len(X))
-    X, y, cut = X[order], labels[order].astype(np.int32), len(X) * 4 // 5
+    X, y, cut = X[order], np.asarray(labels, np.int32)[order], len(X) * 4 // 5
     return Images(X[:cut], y[:cut], X[cut:], y[cut:])
 
 

@@ -40,7 +40,9 @@ class Report:
     seconds: float
 
 
-def reproduce(target: str, *, scale: str, out: Path, tell: Tell) -> Report:
+def reproduce(
+    target: str, *, scale: str, out: Path, tell: Tell, files: tuple[Path, Path] | None = None
+) -> Report:
     """Run one target and write its files into `out/target`.
 
     Args:
@@ -48,19 +50,22 @@ def reproduce(target: str, *, scale: str, out: Path, tell: Tell) -> Report:
         scale: a name in `SCALES`.
         out: the folder for all targets.
         tell: is told how far the run has come.
+        files: two clouds of cells to match, in place of those of the scale.
     """
     (target,) = chosen([target])
     check_scale(scale)
     folder = out / target
     prepare(folder)
     began, started = time.perf_counter(), datetime.datetime.now(datetime.UTC)
-    outcome = TARGETS[target].load()(scale, tell, out / CELLS)
+    given = {"files": files} if TARGETS[target].matches else {}
+    outcome = TARGETS[target].load()(scale, tell, out / CELLS, **given)
     tell(1.0, "writing")
     manifest = {
         "target": target,
         "scale": scale,
         "command": shlex.join(
-            ["rsgda", "reproduce", target, "--scale", scale, "--out", str(out)],
+            ["rsgda", "reproduce", target, "--scale", scale, "--out", str(out)]
+            + (["--match", *map(str, files)] if files and given else [])
         ),
         "settings": outcome.settings,
         "findings": [dataclasses.asdict(finding) for finding in outcome.findings],
@@ -72,8 +77,8 @@ def reproduce(target: str, *, scale: str, out: Path, tell: Tell) -> Report:
         "seconds": round(time.perf_counter() - began, 3),
     }
     write(folder, outcome, manifest)
-    files = (*outcome.files, MANIFEST)
-    return Report(target, folder, files, outcome.findings, manifest["seconds"])
+    written = (*outcome.files, MANIFEST)
+    return Report(target, folder, written, outcome.findings, manifest["seconds"])
 
 
 def prepare(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """The paper's network, which moves points."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -30,7 +31,7 @@ def mlp(sizes: Sequence[int], *, key: Array) -> eqx.nn.Sequential:
         raise ValueError(f"`sizes` must be two or more whole numbers, got {sizes!r}.")
     for i, size in enumerate(sizes):
         _checks.whole(f"sizes[{i}]", size, 1)
-    layers: list[eqx.Module] = []
+    layers: list[Any] = []
     keys = jr.split(key, len(sizes) - 1)
     for wide, narrow, each in zip(sizes[:-1], sizes[1:], keys, strict=True):
         layers += [

@@ -1,0 +1,54 @@
+"""What a figure of matching is made of: methods that are tuned, run, judged and drawn."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from rsgda.reproduce.match_cells import Cells
+from rsgda.reproduce.match_figure import draw
+from rsgda.reproduce.match_numbers import (
+    Group,
+    caption,
+    curves_csv,
+    described,
+    groups,
+    tuning_csv,
+)
+from rsgda.reproduce.match_setting import Method, Scale, load
+from rsgda.reproduce.outcome import Finding, Outcome, Tell
+
+SCALES = {
+    "quick": Scale("simulated", 240, 60, 1_000, (0.005, 0.02), 2, 5e-3),
+    "standard": Scale("blood", 1_500, 300, 10_000, (0.005, 0.02, 0.05), 3, 5e-3),
+    "paper": Scale("blood", 498_800, 12_470, 10_000, (0.0025, 0.005, 0.01, 0.02, 0.05), 5, 2e-3),
+}
+
+
+def outcome(
+    name: str,
+    title: str,
+    scale: str,
+    methods: list[Method],
+    judge: Callable[[list[Group]], list[Finding]],
+    *,
+    tell: Tell,
+    work: Path | None,
+    files: tuple[Path, Path] | None,
+) -> Outcome:
+    """Run the methods of a figure, judge and draw them."""
+    setting = SCALES[scale]
+    clouds = load(setting.data, files)
+    curves, tuned = Cells(setting, clouds, work).run(
+        methods, lambda done, what: tell(0.97 * done, what)
+    )
+    tell(0.97, "drawing")
+    png, pdf = draw(title, groups(curves), tuned, caption(setting, clouds))
+    return Outcome(
+        files={
+            f"{name}.csv": curves_csv(curves),
+            "tuning.csv": tuning_csv(tuned),
+            f"{name}.png": png,
+            f"{name}.pdf": pdf,
+        },
+        settings=described(setting, clouds, [*curves, *tuned]),
+        findings=tuple(judge(groups(curves))),
+    )
