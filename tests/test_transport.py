@@ -17,6 +17,7 @@ from rsgda import transport
 from rsgda._trees import freeze
 from rsgda.drive.solve import _advance
 from rsgda.problem import Batch
+from rsgda.transport.clouds import Weighted, alias
 from rsgda.transport.semidual import semi_dual, weights
 
 N, M, D, WIDE = 40, 12, 3, 5
@@ -365,3 +366,56 @@ def test_wrong_generation(clouds):
     layer = eqx.nn.Linear(2, D + 1, key=jr.key(1))
     with pytest.raises(ValueError, match="`network` must take a z to the 3 dimensions of y, got 4"):
         transport.generation(lambda key: jr.normal(key, (2,)), clouds[0], layer)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 5_000])
+def test_weighted_samples_have_their_weights(n):
+    rng = np.random.default_rng(n)
+    weights = rng.dirichlet(np.full(n, 0.3))
+    if n > 2:
+        weights[1] = 0
+        weights /= weights.sum()
+    kept, other = alias(weights)
+    # What the tables say, summed up: exactly the weights.
+    implied = kept / n
+    np.add.at(implied, other, (1 - kept) / n)
+    np.testing.assert_allclose(implied, weights, atol=1e-14)
+    assert np.all((kept >= 0) & (kept <= 1))
+    points = jnp.arange(n, dtype=jnp.float32)[:, None]
+    draw = Weighted.of(points, jnp.asarray(weights, jnp.float32), 20_000)
+    counts = np.bincount(np.asarray(draw(jr.key(0)))[:, 0].astype(int), minlength=n)
+    assert counts[weights == 0].sum() == 0
+    top = np.argsort(weights)[-5:]
+    spread = np.sqrt(20_000 * weights[top] * (1 - weights[top])) + 1e-9
+    assert np.all(np.abs(counts[top] - 20_000 * weights[top]) <= 5 * spread)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3])
+@pytest.mark.parametrize("relative", [1.0, 1e-3])
+@pytest.mark.parametrize("shift", [0.0, 30.0])
+def test_the_loss_is_accurate_in_float32(scale, relative, shift):
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(60, 8)) * scale, (rng.normal(size=(45, 8)) + 0.3) * scale
+    x, y = ((points + shift * scale).astype(np.float32) for points in (x, y))
+    nu = rng.dirichlet(np.full(45, 2.0))
+    costs = cdist(x.astype(float), y.astype(float), "sqeuclidean")
+    assert scale < 1e3 or costs.max() > 1e6
+    epsilon = float(np.float32(relative * costs.mean()))
+    v = (rng.normal(size=45) * costs.std() / 4).astype(np.float32)
+    problem, network, _ = transport.matching(
+        x, y, eqx.nn.Identity(), epsilon=epsilon, batch_size=60, b=nu
+    )
+    given = problem.prepare(network)
+    value = problem.loss(given, jnp.asarray(v), jnp.asarray(x))
+    assert value.dtype == jnp.float32
+    weight = np.asarray(problem.loss.nu, float)
+    logs = (v.astype(float) - costs) / epsilon + np.log(weight)
+    exact = v.astype(float) @ weight - epsilon * logsumexp(logs, axis=1).mean()
+    # Relative to what is summed: v may cancel the costs.
+    assert abs(float(value) - exact) <= 1e-5 * np.abs(costs).mean()
+    slope = jax.grad(problem.loss, argnums=1)(given, jnp.asarray(v), jnp.asarray(x))
+    wanted = weight - softmax(logs, axis=1).mean(axis=0)
+    assert np.all(np.isfinite(slope))
+    # A softmax of costs over epsilon has their error over epsilon.
+    tolerance = 1e-5 if relative == 1 else 1e-2
+    np.testing.assert_allclose(slope, wanted, atol=tolerance * np.abs(wanted).max())

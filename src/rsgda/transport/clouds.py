@@ -78,23 +78,46 @@ def epsilon_of(value: Any, dtype: Any) -> Array:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, eq=False)
 class Weighted:
-    """A sampler of points by their weights, with replacement."""
+    """A sampler of points by their weights, with replacement, at a cost that n has no part in.
+
+    A place is drawn uniformly, and kept or given up for its `other` (Walker's alias method). Sums
+    of many small weights, which float32 would round, are not needed.
+    """
 
     points: Array
-    cumulative: Array
+    kept: Array  # the share of draws of a place that stay there
+    other: Array  # where the others go
     batch_size: int = dataclasses.field(metadata={"static": True})
 
     def __call__(self, key: Array) -> Array:
         """Draw a minibatch."""
-        at = jr.uniform(key, (self.batch_size,), self.cumulative.dtype)
-        places = jnp.searchsorted(self.cumulative, at, side="right")
-        return self.points[jnp.minimum(places, len(self.points) - 1)]
+        which, whether = jr.split(key)
+        place = jr.randint(which, (self.batch_size,), 0, len(self.points), jnp.int32)
+        stays = jr.uniform(whether, (self.batch_size,), self.kept.dtype) < self.kept[place]
+        return self.points[jnp.where(stays, place, self.other[place])]
 
     @classmethod
     def of(cls, points: Array, weights: Array, batch_size: int) -> "Weighted":
-        """Sum the weights up; in float64, as those of many points are small."""
-        total = np.cumsum(np.asarray(weights, np.float64))
-        return cls(points, jnp.asarray(total / total[-1], weights.dtype), batch_size)
+        """Make the tables."""
+        kept, other = alias(np.asarray(weights, np.float64))
+        return cls(points, jnp.asarray(kept, weights.dtype), jnp.asarray(other), batch_size)
+
+
+def alias(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the tables of Walker's alias method, by Vose's way to make them."""
+    share = (weights * (len(weights) / weights.sum())).tolist()
+    other = list(range(len(share)))
+    small = [i for i, value in enumerate(share) if value < 1]
+    large = [i for i, value in enumerate(share) if value >= 1]
+    while small and large:
+        less, more = small.pop(), large[-1]
+        other[less] = more
+        share[more] -= 1 - share[less]
+        if share[more] < 1:
+            small.append(large.pop())
+    for i in (*small, *large):
+        share[i] = 1.0  # what is left differs from one by rounding only
+    return np.array(share), np.array(other, np.int32)
 
 
 @jax.tree_util.register_dataclass
