@@ -3,12 +3,10 @@
 python benchmarks/robust.py [--quick] [--only NAME ...] [--json FILE]
 """
 
-import argparse
 import functools
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -231,19 +229,5 @@ def epoch(size: Size) -> Iterator[timing.Line]:
 BENCHMARKS: dict[str, Callable[[Size], Iterator[timing.Line]]] = {"steps": steps, "epoch": epoch}
 
 
-def main() -> None:
-    """Run the benchmarks that are asked for and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("--quick", action="store_true", help="small sizes: to see that it runs")
-    parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=list(BENCHMARKS))
-    parser.add_argument("--json", type=Path, help="write the numbers to this file")
-    arguments = parser.parse_args()
-    size = QUICK if arguments.quick else FULL
-    lines = [entry for name in arguments.only for entry in BENCHMARKS[name](size)]
-    timing.show(lines)
-    if arguments.json:
-        timing.save(lines, arguments.json)
-
-
 if __name__ == "__main__":
-    main()
+    timing.main(__doc__ or "", BENCHMARKS, full=FULL, quick=QUICK)

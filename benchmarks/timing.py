@@ -1,5 +1,6 @@
 """Contestants in turn on a noisy machine, and a table of what came out."""
 
+import argparse
 import dataclasses
 import gc
 import json
@@ -7,8 +8,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -88,6 +90,23 @@ def in_new_process(script: Path, *arguments: str) -> dict[str, float]:
     command = [sys.executable, str(script), *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def main(
+    about: str, benchmarks: dict[str, Callable[[Any], Iterator[Line]]], *, full: Any, quick: Any
+) -> None:
+    """Run the benchmarks that the command line asks for and print the table."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small sizes: to see that it runs")
+    parser.add_argument("--only", nargs="+", choices=benchmarks, default=list(benchmarks))
+    parser.add_argument("--json", type=Path, help="write the numbers to this file")
+    arguments = parser.parse_args()
+    size = quick if arguments.quick else full
+    lines = [entry for name in arguments.only for entry in benchmarks[name](size)]
+    if lines:
+        show(lines)
+    if arguments.json:
+        save(lines, arguments.json)
 
 
 def show(lines: list[Line]) -> None:
