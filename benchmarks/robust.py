@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import timing
 import torch
 import torch.nn.functional as F
 from by_hand import close
+from jax import lax
 from torch.utils.data import DataLoader, TensorDataset
 
 import rsgda
@@ -226,7 +228,60 @@ def epoch(size: Size) -> Iterator[timing.Line]:
     yield timing.line("epoch, solve / PyTorch with DataLoader", ratios, most=0.6, note=note)
 
 
-BENCHMARKS: dict[str, Callable[[Size], Iterator[timing.Line]]] = {"steps": steps, "epoch": epoch}
+# Rows, depth and columns of the products that the convolutions of a minibatch come down to.
+PRODUCTS = ((BATCH * 14 * 14, 64, 64), (BATCH * 5 * 5, 36 * 64, 128), (BATCH, 25 * 128, 128))
+
+
+def profile(size: Size) -> Iterator[timing.Line]:
+    """What a step comes to if nothing but its matrix products took time."""
+    x, y, _ = images(size.rows)
+    theirs = rival(Ours(x, y), x, y)
+    numbers = np.random.default_rng(0)
+    layers = [
+        tuple(
+            jnp.asarray(numbers.normal(size=shape), jnp.float32)
+            for shape in ((r, d), (d, c), (r, c))
+        )
+        for r, d, c in PRODUCTS
+    ]
+    # The gradient in the images is needed by ascents, that in the kernels by descents.
+    for name, descend in (("descent", True), ("ascent", False)):
+        multiply = functools.partial(products, layers, size.steps, descend=descend)
+        contestants = {
+            "products": lambda multiply=multiply: jax.block_until_ready(multiply()),
+            "torch": functools.partial(theirs.run, [descend] * size.steps),
+        }
+        seconds = timing.interleave(contestants, size.rounds)
+        ratios = seconds["products"] / seconds["torch"]
+        yield timing.line(f"products of the {name} alone, XLA / PyTorch's step", ratios)
+
+
+@functools.partial(jax.jit, static_argnames="descend")
+def products(layers: Any, steps: int, *, descend: bool) -> Any:
+    """Multiply as a step does, again and again."""
+
+    def once(one: Any) -> Any:
+        made = []
+        for i, (patches, kernel, slope) in enumerate(layers):
+            # The smaller factor takes part in the loop: else all rounds would be found to be one.
+            made.append(patches @ (one * kernel))
+            if descend:
+                made.append(patches.T @ (one * slope))
+            if i > 0 or not descend:
+                made.append(slope @ (one * kernel).T)
+        return made
+
+    def step(_: Any, made: Any) -> Any:
+        return once(1 + 0 * made[-1][0, 0])
+
+    return lax.fori_loop(0, steps, step, once(jnp.float32(1)))
+
+
+BENCHMARKS: dict[str, Callable[[Size], Iterator[timing.Line]]] = {
+    "steps": steps,
+    "epoch": epoch,
+    "profile": profile,
+}
 
 
 if __name__ == "__main__":

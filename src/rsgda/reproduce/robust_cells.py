@@ -197,16 +197,17 @@ def looked(subset: Problem, net: PyTree, v: Array, n: int) -> Look:
         return dict.fromkeys(LOOKED, float("nan"))
     # From the samples, not from the kept v: F there is a lower bound that must not be lost.
     best = maximised(subset, net, subset.data["x"])
-    value, gap = np.asarray(best.value), np.asarray(best.gap)
+    # In float64: sums of squares of a run that diverges overflow in float32.
+    value, gap = np.asarray(best.value, float), np.asarray(best.gap, float)
     authors = authors_phi(subset, net, v, n=n, batch_size=BATCH)
-    kept = np.asarray(row_values(subset, net, v))
+    at_v = np.asarray(row_values(subset, net, v), float)
     # Where an adversary is known that does better than a certificate allows, there is none.
-    better = np.fmax(kept, np.asarray(row_values(subset, net, authors.v)))
+    better = np.fmax(at_v, np.asarray(row_values(subset, net, authors.v)))
     certified = np.isfinite(gap) & ~(better > value + gap + TOL)
     high = np.where(certified, value + gap, 0)
     value = np.fmax(value, better)
     return {
-        "objective": float(kept.mean()),
+        "objective": float(at_v.mean()),
         "phi": float(value.mean()),
         "gap": float(np.mean(np.where(certified, np.maximum(high - value, 0), 0))),
         "certified": float(certified.mean()),

@@ -124,9 +124,15 @@ def draw_ends(panel: Axes, runs: Sequence[Group]) -> None:
         lost = [alpha for alpha, group in line if not group.finished]
         top = panel.get_xaxis_transform()
         panel.plot(lost, [0.97] * len(lost), "x", color=colour, transform=top, markersize=8)
+    # The larger ones are far off.
+    alphas = sorted({g.cell.alpha for g in runs})
+    panel.set_xscale("log")
+    panel.set_xticks(alphas, [f"{alpha:g}" for alpha in alphas], fontsize="small")
+    panel.xaxis.set_minor_locator(NullLocator())
+    panel.set_ylim(top=panel.get_ylim()[1] + 0.2 * np.ptp(panel.get_ylim()))
     panel.set_xlabel("α")
     panel.annotate(
-        f"full: over {KEPT:.0%}\nhollow: below\n×: diverged", (0.98, 0.9), va="top", ha="right",
+        f"full: over {KEPT:.0%}, hollow: below, ×: diverged", (0.98, 0.92), va="top", ha="right",
         xycoords="axes fraction", fontsize="x-small", color=GREY,
     )  # fmt: skip
     tidy(panel)
@@ -141,7 +147,7 @@ def draw_rule(panel: Axes, runs: Sequence[Group], floor: float) -> None:
     under = good & (theirs < floor - 1e-5)
     panel.plot(ours[good & ~under], theirs[good & ~under], ".", color=COLOURS[0], markersize=4)
     panel.plot(ours[under], theirs[under], ".", color=COLOURS[1], markersize=6)
-    ends = [np.nanmin(ours), np.nanmax(ours)]
+    ends = [np.min(ours[good]), np.max(ours[good])]
     panel.plot(ends, ends, color=GREY, linewidth=0.8)
     panel.axhline(floor, color=COLOURS[1], linewidth=0.8, linestyle=":")
     panel.annotate(

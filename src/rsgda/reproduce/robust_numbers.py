@@ -49,7 +49,8 @@ class Group(NamedTuple):
     def band(self) -> tuple[np.ndarray, np.ndarray]:
         """Where phi lies for all seeds: gap, and sampling error to both sides, included."""
         error = ERRORS * self.of("error")
-        low, high = self.of("phi") - error, self.of("phi") + self.of("gap") + error
+        with np.errstate(invalid="ignore"):  # a run that diverged has no band
+            low, high = self.of("phi") - error, self.of("phi") + self.of("gap") + error
         return low.min(axis=0), high.max(axis=0)
 
     @property
