@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pooch
 import pytest
 
 from rsgda import data
@@ -94,6 +95,46 @@ def test_a_foreign_file_is_refused(load, file, tmp_path, monkeypatch):
     (tmp_path / file).write_bytes(b"something else")
     with pytest.raises(ValueError, match="must hold"):
         load()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"markers": np.array(["a", "b"])},
+        {"markers": np.array(["a", "b", "c", "d"])},
+        {"celltype": np.array(["T"] * 9)},
+        {"celltype": np.arange(4)},
+        {"reference": np.arange(4)},
+        {"query": np.array([["x", "y", "z"]])},
+    ],
+)
+def test_arrays_that_do_not_belong_together_are_refused(change, tmp_path, monkeypatch):
+    monkeypatch.setenv("RSGDA_DATA", str(tmp_path))
+    (tmp_path / "cytof-pbmc").mkdir()
+    held = {
+        "reference": np.ones((4, 3), np.uint16),
+        "query": np.ones((2, 3), np.uint16),
+        "markers": np.array(["CD3", "CD45BC1", "CD4"]),
+        "celltype": np.array(["T"] * 4),
+    }
+    file = tmp_path / "cytof-pbmc" / "cytof_z2yr_counts.npz"
+    np.savez(file, **held)
+    cells = data.cytof_pbmc()
+    assert cells.counts.shape == (6, 2)
+    assert cells.markers == ("CD3", "CD4")
+    np.savez(file, **(held | change))
+    with pytest.raises(ValueError, match="must hold reference, query, markers and celltype"):
+        data.cytof_pbmc()
+
+
+def test_a_damaged_file_in_the_cache_is_not_called_absent(tmp_path, monkeypatch):
+    monkeypatch.delenv("RSGDA_DATA", raising=False)
+    monkeypatch.setattr(pooch, "os_cache", lambda project: tmp_path / project)
+    file = tmp_path / "rsgda" / "cytof-pbmc" / "cytof_z2yr_counts.npz"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"a part of it")
+    with pytest.raises(FileNotFoundError, match="is not the file as published"):
+        data.cytof_pbmc()
 
 
 @pytest.mark.parametrize("own_data", ["cytof-pbmc"], indirect=True)

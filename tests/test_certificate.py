@@ -109,6 +109,7 @@ def worst_case(made, rho, points):
     return -solved.fun
 
 
+@SLOW
 def test_no_distribution_is_worse_and_one_is_as_bad():
     """Strong duality, with the worst case from a solver that knows nothing of it."""
     found = certified(steepness=1.3, box=BOX)
@@ -138,6 +139,7 @@ def test_of_several_gammas_the_best_is_taken():
     assert np.all(np.diff(found.bound[np.argsort(RHO)]) > 0)
 
 
+@SLOW
 def test_gammas_that_certify_fewer_samples_have_no_part():
     """A smaller gamma has the smaller bound, and it can be wrong."""
     rho, made = 3.0, network(3, 2.0)

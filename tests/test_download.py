@@ -291,7 +291,7 @@ def test_a_bar_is_shown_if_asked(server, cache, capfd):
 PROGRAM = """
 import json, sys, pathlib, pooch
 from rsgda.data.download import File, Source, locate
-title, folder, mirrors, files = json.loads(sys.argv[1])
+title, folder, mirrors, files, _ = json.loads(sys.argv[1])
 pooch.os_cache = lambda project: pathlib.Path(sys.argv[2])
 print("ready", flush=True)
 locate(Source(title, folder, mirrors, [File(*file) for file in files]))

@@ -434,6 +434,7 @@ def test_a_flat_direction_is_not_strongly_concave():
     assert not r.concave
 
 
+@pytest.mark.slow
 def test_all_rows_are_looked_at_where_that_is_cheap():
     n = 5000
     M = np.tile(np.eye(3), (n, 1, 1))

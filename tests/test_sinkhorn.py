@@ -312,3 +312,20 @@ def test_wrong_questions(clouds):
         found.potential_x(np.zeros((4, 2)))
     with pytest.raises(ValueError, match="`values` must have a row for each of the 23"):
         found.barycentric(values=np.zeros((4, 2)))
+
+
+def test_weights_that_vanish_in_their_type_are_refused():
+    x, y = np.zeros((2, 1), np.float32), np.arange(3, dtype=np.float32)[:, None]
+    for least in (1e-50, 1e-39):
+        with pytest.raises(ValueError, match="`b` must be positive"):
+            transport.sinkhorn(x, y, epsilon=0.5, b=[0.5, 0.5, least])
+
+
+def test_the_certificate_allows_for_rounding():
+    rng = np.random.default_rng(0)
+    x, y = (rng.normal(size=(n, 5)).astype(np.float32) for n in (200, 150))
+    x += 100
+    found = transport.sinkhorn(x, y, epsilon=1.0, tol=1e-5)
+    assert found.x.dtype == jnp.float32
+    exact = transport.sinkhorn(x.astype(float), y.astype(float), epsilon=1.0, tol=1e-9)
+    assert found.value - 1e-6 * exact.value <= exact.value <= found.value + found.gap

@@ -91,14 +91,22 @@ def cytof_pbmc() -> Cytometry:
             raise ValueError("it is no archive of arrays")
         with np.load(path, allow_pickle=False) as held:
             counts = np.concatenate([held["reference"], held["query"]])
-            markers, gated = [str(name) for name in held["markers"]], held["celltype"]
+            markers, gated = held["markers"], held["celltype"]
+            if markers.shape != counts.shape[1:] or gated.shape != held["reference"].shape[:1]:
+                raise ValueError("a marker for each column and a type for each row of reference")
+            if (
+                markers.dtype.kind != "U"
+                or gated.dtype.kind != "U"
+                or counts.dtype.kind not in "iuf"
+            ):
+                raise ValueError("counts must be numbers, markers and types words")
     except Exception as error:  # a foreign archive can fail in many ways
         raise ValueError(
             f"{path} must hold reference, query, markers and celltype: {error}."
         ) from error
     keep = [i for i, name in enumerate(markers) if not name.startswith(BARCODE)]
     types = np.concatenate([gated, np.full(len(counts) - len(gated), "", gated.dtype)])
-    return Cytometry(counts[:, keep], tuple(markers[i] for i in keep), types)
+    return Cytometry(counts[:, keep], tuple(str(markers[i]) for i in keep), types)
 
 
 def citeseq_pbmc() -> Paired:
@@ -125,6 +133,10 @@ def citeseq_pbmc() -> Paired:
             held: Any = file
             rna, protein, clusters = (held[name][()] for name in ("X1", "X2", "Y"))
         types = np.array([TYPES[int(cluster)] for cluster in clusters])
-    except (OSError, KeyError, ValueError) as error:
+        if not rna.ndim == protein.ndim == 2 or not len(rna) == len(protein) == len(types):
+            raise ValueError("one row of X1 and of X2 for each cell of Y")
+        if protein.shape[1] != len(PROTEINS):
+            raise ValueError(f"{len(PROTEINS)} columns in X2")
+    except Exception as error:  # a foreign file can fail in many ways
         raise ValueError(f"{path} must hold X1, X2 and Y: {error}.") from error
     return Paired(rna, protein, PROTEINS, types)

@@ -54,8 +54,8 @@ def _own(source: Source) -> list[Path] | None:
     if not root.is_dir():
         raise ValueError(
             f"the environment variable {VARIABLE} must name a folder, got '{root}'. Put the files "
-            f"of {source.title}{_names(source)}\ninto {folder}, or unset the variable to have "
-            "them fetched."
+            f"of {source.title}{_names(source)}\ninto {folder}"
+            + (", or unset the variable to have them fetched." if source.mirrors else ".")
         )
     found = [_either(folder / file.name) for file in source.files]
     paths = [path for path in found if path is not None]
@@ -189,7 +189,7 @@ def _advice(source: Source, folder: Path, failures: list[str]) -> str:
     if not source.mirrors:
         return (
             f"{source.title} is not on this machine. Put its files{_names(source)}\ninto {folder}, "
-            f"or into {own}. They come from {source.origin}."
+            f"or into {own}. They come from {source.origin}.{reasons}"
         )
     return (
         f"{source.title} is not on this machine, and fetching it failed. Put its files"

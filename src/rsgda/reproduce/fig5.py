@@ -4,6 +4,7 @@ from pathlib import Path
 
 from rsgda.reproduce.match_numbers import Group, all_hold, below
 from rsgda.reproduce.match_setting import Method
+from rsgda.reproduce.match_target import SCALES as SCALES
 from rsgda.reproduce.match_target import outcome
 from rsgda.reproduce.outcome import Finding, Outcome, Tell
 

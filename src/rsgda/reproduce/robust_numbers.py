@@ -5,9 +5,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rsgda.report import as_csv
+from rsgda.reproduce.robust_authors import TOLERANCE
 from rsgda.reproduce.robust_cells import Curve
 from rsgda.reproduce.robust_setting import BATCH, GAMMA, KEPT, OBJECTIVES, SEED, Cell, Scale
 
+LATER = 0.5  # of the looks: where curves are compared, past the first fall
 ERRORS = 2.0  # standard errors of the mean over the subset's rows, to each side
 HOLDS, PARTLY, FAILS, OPEN = "holds", "holds in part", "does not hold", "not decided"
 CELL = ("objective_name", "algorithm", "p", "m", "alpha", "eta")
@@ -64,6 +66,11 @@ class Group(NamedTuple):
         return float(self.phi[-1])
 
     @property
+    def late(self) -> np.ndarray:
+        """The mean of phi over the later looks of each seed, which scatters less than one look."""
+        return self.of("phi")[:, int(LATER * len(self.epoch)) :].mean(axis=1)
+
+    @property
     def accuracy(self) -> float:
         """The worst seed's validation accuracy at the last look."""
         return float(self.of("accuracy")[:, -1].min())
@@ -82,9 +89,9 @@ class Group(NamedTuple):
         """Say how it ended, in words."""
         if not self.finished:
             return "diverged"
-        if len(self.curves) == 1:
-            return f"phi {self.end:.4g}, accuracy {self.accuracy:.2%}"
-        return f"phi {self.end:.4g} in the mean, accuracy {self.accuracy:.2%} at worst"
+        phi = f"phi {self.late.mean():.4g} over the later half, {self.end:.4g} at the end"
+        worst = " at worst" if len(self.curves) > 1 else ""
+        return f"{phi}, accuracy {self.accuracy:.2%}{worst}"
 
 
 def groups(
@@ -134,14 +141,16 @@ class Under(NamedTuple):
 
     Attributes:
         looks: how many there were.
-        authors: how many had such a value by the authors' rule,
-        certified: and by the certified evaluation.
-        lowest_authors: the lowest value by the authors' rule,
-        lowest: and by the certified evaluation.
+        authors: how many had such a value by the authors' evaluation,
+        accepted: of these, how many met their rule; the others were as far as their ascents came,
+        certified: and how many had one by the certified evaluation.
+        lowest_authors: the lowest value by the authors' evaluation,
+        lowest: and by the certified one.
     """
 
     looks: int
     authors: int
+    accepted: int
     certified: int
     lowest_authors: float
     lowest: float
@@ -151,16 +160,25 @@ def under_the_floor(runs: list[Group]) -> Under:
     """Count them; what is not finite is under no floor, but no value either."""
     found = [curve.looks for group in runs for curve in group.curves]
     ours, theirs = (np.concatenate([looks[name] for looks in found]) for name in ("phi", "authors"))
-    ours, theirs = ours[np.isfinite(ours)], theirs[np.isfinite(theirs)]
+    enough = np.concatenate([looks["authors_slope"] <= accepted_slope(looks) for looks in found])
+    both = np.isfinite(ours) & np.isfinite(theirs)
+    ours, theirs, enough = ours[both], theirs[both], enough[both]
     # Float32 rounds a mean of values at the floor a little to either side of it.
     limit = OBJECTIVES[runs[0].cell.objective].floor - 1e-5
     return Under(
         looks=len(ours),
         authors=int(np.sum(theirs < limit)),
+        accepted=int(np.sum((theirs < limit) & enough)),
         certified=int(np.sum(ours < limit)),
         lowest_authors=float(np.min(theirs, initial=np.inf)),
         lowest=float(np.min(ours, initial=np.inf)),
     )
+
+
+def accepted_slope(looks: dict[str, np.ndarray]) -> float:
+    """Return the mean squared gradient up to which the authors' rule takes a value for phi."""
+    samples = looks["gradients"][-1] * BATCH / looks["epoch"][-1]
+    return TOLERANCE * float(samples)
 
 
 def caption(scale: Scale) -> str:

@@ -17,7 +17,7 @@ from rsgda.reproduce.outcome import Finding, Outcome, Tell
 from rsgda.reproduce.registry import TARGETS, check_scale, chosen
 
 MANIFEST = "manifest.json"
-CELLS = "cells"  # what long targets keep of runs that are done, one folder for all of them
+CELLS = "cells"  # what long targets keep of runs that are done, a folder for each scale
 PACKAGES = ("rsgda", "jax", "jaxlib", "numpy", "matplotlib")
 
 
@@ -58,7 +58,7 @@ def reproduce(
     prepare(folder)
     began, started = time.perf_counter(), datetime.datetime.now(datetime.UTC)
     given = {"files": files} if TARGETS[target].matches else {}
-    outcome = TARGETS[target].load()(scale, tell, out / CELLS, **given)
+    outcome = TARGETS[target].load()(scale, tell, out / CELLS / scale, **given)
     tell(1.0, "writing")
     manifest = {
         "target": target,

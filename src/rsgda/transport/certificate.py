@@ -10,6 +10,8 @@ from rsgda._trees import PyTree
 from rsgda.transport import stream
 from rsgda.transport.costs import Cost
 
+ROUNDINGS = 8  # of the largest potentials, that a value may be off
+
 
 class Judged(NamedTuple):
     """A value with its certificate.
@@ -43,6 +45,8 @@ def judged(
        + \sum_j f_j \log \frac{f_j}{\nu_j} - 2 \delta \log \delta
        - (1 - \delta) \log (1 - \delta) \Big] $$
 
+    A margin for rounding is added to either.
+
     Args:
         rows: the points x, in chunks.
         targets: the points y, for the cost.
@@ -74,4 +78,6 @@ def judged(
     )
     by_plan = moved + epsilon * entropy
     by_concavity = error / 2 * (end.spread + jnp.ptp(v))
-    return Judged(end.u, seen.value, jnp.maximum(jnp.minimum(by_plan, by_concavity), 0), error)
+    gap = jnp.maximum(jnp.minimum(by_plan, by_concavity), 0)
+    rounding = ROUNDINGS * jnp.finfo(v.dtype).eps * (jnp.max(jnp.abs(end.u)) + jnp.max(jnp.abs(v)))
+    return Judged(end.u, seen.value, gap + rounding, error)

@@ -52,7 +52,9 @@ def weights(name: str, value: Any, n: int, dtype: Any, *, zero: bool = False) ->
         raise ValueError(
             f"`{name}` must hold one weight for each of {n:,} points, got {given.shape}."
         )
-    wrong = ~np.isfinite(given) | (given < 0 if zero else given <= 0)
+    # What its type rounds to zero, or nearly, has no logarithm to compute with.
+    least = float(jnp.finfo(dtype).tiny)
+    wrong = ~np.isfinite(given) | (given < 0 if zero else given < least)
     if wrong.any():
         wanted = (
             "finite and not negative"
