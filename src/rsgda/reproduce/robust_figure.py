@@ -53,7 +53,7 @@ def draw_fig2(curves: list[Curve], shown: list[Cell], caption: str) -> tuple[byt
         draw_ends(row[2], mine)
         draw_rule(row[3], mine, OBJECTIVES[objective].floor)
         titles = ("φ, each p at its best α", "validation accuracy, %", "φ at the end, all α")
-        for panel, title in zip(row, (*titles, "φ by the authors' rule"), strict=True):
+        for panel, title in zip(row, (*titles, "φ by the authors' evaluation"), strict=True):
             panel.set_title(title, fontsize="medium", loc="left")
     figure.suptitle("Figure 2: what α and p do, robust classification with RSGDA")
     return _finished(figure, caption)
@@ -139,7 +139,7 @@ def draw_ends(panel: Axes, runs: Sequence[Group]) -> None:
 
 
 def draw_rule(panel: Axes, runs: Sequence[Group], floor: float) -> None:
-    """Draw what the authors' rule takes for phi against what phi is."""
+    """Draw what the authors' evaluation takes for phi against what phi is."""
     found = [curve.looks for group in runs for curve in group.curves]
     ours = np.concatenate([looks["phi"] for looks in found])
     theirs = np.concatenate([looks["authors"] for looks in found])
@@ -155,7 +155,7 @@ def draw_rule(panel: Axes, runs: Sequence[Group], floor: float) -> None:
         ha="right", va="bottom", fontsize="x-small", color=COLOURS[1],
     )  # fmt: skip
     panel.set_xlabel("φ, maximised")
-    panel.set_ylabel("φ, by the authors' rule", fontsize="small")
+    panel.set_ylabel("φ, as the authors evaluate it", fontsize="small")
     tidy(panel)
 
 
