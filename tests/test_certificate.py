@@ -156,7 +156,10 @@ def test_gammas_that_certify_fewer_samples_have_no_part():
     assert f"only {round(low.share * N)} of {N} samples are certified" in low.message
 
 
-@pytest.mark.parametrize(("seed", "steepness"), [(0, 0.2), (0, 1.0), (3, 6.0)])
+@pytest.mark.parametrize(
+    ("seed", "steepness"),
+    [pytest.param(0, 0.2, marks=SLOW), (0, 1.0), pytest.param(3, 6.0, marks=SLOW)],
+)
 def test_gammas_are_found(seed, steepness):
     """As good as those given of which the half is certified, up to what lies between doublings."""
     certified(seed, steepness, gamma=(1.3,))
@@ -202,7 +205,14 @@ def test_it_is_tight_where_the_maximisers_are():
 
 @pytest.mark.parametrize(
     ("seed", "steepness", "box"),
-    [(0, 1.0, None), (0, 1.3, BOX), (1, 1.6, None), (2, 3.0, None), (3, 6.0, None), (4, 2.0, BOX)],
+    [
+        (0, 1.0, None),
+        pytest.param(0, 1.3, BOX, marks=SLOW),
+        (1, 1.6, None),
+        (2, 3.0, None),
+        (3, 6.0, None),
+        pytest.param(4, 2.0, BOX, marks=SLOW),
+    ],
 )
 def test_no_attack_exceeds_it(seed, steepness, box):
     """The curve where all samples are certified, and each certified sample by itself."""

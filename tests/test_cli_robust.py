@@ -390,6 +390,7 @@ def test_a_model_does_not_stand_beside_itself(place):
 # Certify.
 
 
+@pytest.mark.slow
 def test_certify_bounds_what_attacks_reach(place, tmp_path):
     out = tmp_path / "out"
     shown = run("robust", "certify", place / "model", place / "test.csv", "--rho", "0,0.02,0.1",

@@ -197,6 +197,7 @@ killed_run.assert_same(
 """
 
 
+@pytest.mark.slow
 def test_disk_that_fills_up_and_becomes_read_only(tmp_path):
     own_names = ["unshare", "--map-root-user", "--mount"]
     probe = [*own_names, "sh", "-c", f"mount -t tmpfs tmpfs {tmp_path} && {sys.executable} -c ''"]

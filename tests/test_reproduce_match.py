@@ -122,7 +122,8 @@ def test_what_is_run_at_each_scale():
     assert set(fig4.METHODS) & set(fig5.METHODS) == {Method(m_sin=1)}
 
 
-@pytest.mark.parametrize("target", [pytest.param(fig4, marks=pytest.mark.slow), fig5])
+@pytest.mark.slow
+@pytest.mark.parametrize("target", [fig4, fig5])
 def test_cells_are_run_once_and_drawn(target, tmp_path, monkeypatch):
     jax.config.update("jax_enable_x64", False)
     try:

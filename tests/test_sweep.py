@@ -45,7 +45,8 @@ def check_rows(table, algorithms, problem, start, steps, every, record):
                 np.testing.assert_allclose(table.history[name][i, j], column, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("together", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.slow
+@pytest.mark.parametrize("together", [True, False])
 def test_rows_are_single_runs(together, monkeypatch):
     """All classes, both plans; coins and samples are those of the single runs."""
     monkeypatch.setattr(plan, "together_pays", lambda *_: together)
