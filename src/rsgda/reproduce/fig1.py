@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rsgda.reproduce.fig2_claims import floor
 from rsgda.reproduce.outcome import Finding, Outcome, Tell
 from rsgda.reproduce.robust_cells import Curve
 from rsgda.reproduce.robust_figure import draw_fig1
@@ -57,13 +58,15 @@ def cells(scale: Scale) -> list[Cell]:
 
 
 def findings(curves: list[Curve]) -> list[Finding]:
-    """Say of each pair whether it is alike."""
+    """Say of each pair whether it is alike, and whether phi has values that it cannot have."""
     found = []
     for objective in OBJECTIVES:
         for m in LOOPS:
             pair = groups(curves, objective=objective, p=1 / (m + 1))
             if len(pair) == 2:
                 found.append(alike(objective, m, *pair))
+        if runs := groups(curves, objective=objective):
+            found += floor(objective, runs)
     return found
 
 
