@@ -163,6 +163,33 @@ def test_prepare_is_evaluated_once_per_change_of_theta():
 
 @pytest.mark.parametrize(
     "algorithm",
+    [rsgda.RSGDA(p=0.5, alpha=0.1, eta=0.1), rsgda.ESGDA(m=3, alpha=0.1, eta=0.1)],
+    ids=repr,
+)
+def test_the_compiler_does_not_prepare_ahead(algorithm):
+    """What a loop computes from theta alone is moved out of it by XLA, and then never skipped."""
+    from rsgda._trees import freeze_numbers
+    from rsgda.drive.solve import _advance, own
+
+    def prepare(theta):
+        with jax.named_scope("prepared_here"):
+            return jnp.tanh(theta @ jnp.ones((300, 200)))
+
+    given = rsgda.Problem(lambda made, v: jnp.sum(made * v) - jnp.sum(v**2), prepare=prepare)
+    state = own(algorithm.init(given, jnp.zeros(300), jnp.zeros(200), KEY))
+    program = _advance.lower(given, freeze_numbers(algorithm), state, np.int32(5)).compile()
+    parts = [part for part in program.as_text().split("\n\n") if "prepared_here" in part]
+    ascents = [part for part in parts if "transpose(jvp" not in part and "/jvp" not in part]
+    assert ascents
+    # A step has branches or loops of its own; the one round that prepares has none.
+    for part in ascents:
+        assert " conditional(" not in part, part
+        assert " while(" not in part, part
+
+
+
+@pytest.mark.parametrize(
+    "algorithm",
     [
         rsgda.ESGDA(m=4, alpha=0.05, eta=0.2),
         rsgda.SGDmax(delta=1e-4, alpha=0.05, eta=0.2),

@@ -328,13 +328,15 @@ def refresh(problem: Problem, state: State, wanted: bool | Array) -> State:
     if problem.prepare is None or state.prepared is None:
         return state
     prepare, stale = problem.prepare, ~state.prepared.fresh & wanted
+
+    def again(i: Array, _: PyTree) -> PyTree:
+        # The barrier ties theta to the count: what does not change in a loop is else computed
+        # ahead of it by the compiler, and so at every step, wanted or not.
+        theta, _ = lax.optimization_barrier((state.theta, i))
+        return freeze_values(prepare(thaw(theta)))
+
     # A loop of no or one round, not `cond`: a value that is still good is not copied.
-    value = lax.fori_loop(
-        0,
-        stale.astype(jnp.int32),
-        lambda _, __: freeze_values(prepare(thaw(state.theta))),
-        state.prepared.value,
-    )
+    value = lax.fori_loop(0, stale.astype(jnp.int32), again, state.prepared.value)
     return state._replace(prepared=Prepared(value, state.prepared.fresh | wanted))
 
 
