@@ -45,7 +45,7 @@ def data():
         ({"epochs": 0}, "`epochs` must be a positive"),
         ({"early_stopping": True, "validation_fraction": 1.0}, "`validation_fraction` must lie"),
         ({"early_stopping": True, "n_iter_no_change": 0}, "`n_iter_no_change` must be a whole"),
-        ({"random_state": "seed"}, "seed"),
+        ({"random_state": "seed"}, "`random_state` must be a whole number .* got 'seed'"),
         ({"random_state": None, "checkpoint": "there"}, "`random_state` must be a number where"),
     ],
 )
@@ -76,6 +76,24 @@ def test_a_network_with_other_logits_is_refused():
     X = np.random.default_rng(0).normal(size=(30, 4))
     with pytest.raises(ValueError, match="one logit for each of the 2 classes, got 3"):
         RobustClassifier(network=wide).fit(X, np.arange(30) % 2)
+
+
+def test_labels_without_an_order():
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    y = np.array(["yes", "no", None] * 10, object)
+    with pytest.raises(ValueError, match="`y` must hold labels that can be put in order"):
+        RobustClassifier(epochs=1).fit(X, y)
+
+
+def test_dates_are_labels_and_are_saved(tmp_path):
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    y = np.array(["2021-03-01", "1969-12-31"], "datetime64[D]")[(X[:, 0] > 0).astype(int)]
+    fitted = RobustClassifier(epochs=2).fit(X, y)
+    fitted.save(tmp_path / "model")
+    loaded = RobustClassifier.load(tmp_path / "model")
+    assert loaded.classes_.dtype == y.dtype
+    np.testing.assert_array_equal(loaded.classes_, np.unique(y))
+    np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
 
 
 def test_samples_of_different_lengths():

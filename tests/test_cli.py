@@ -108,6 +108,19 @@ def test_targets_run_that_are_named(names, fake, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
 
 
+def test_a_file_has_lines_now_and_then_in_place_of_a_bar(fake, tmp_path, monkeypatch):
+    def telling(scale, tell, work):
+        for done in (0.0, 0.25, 0.5):
+            tell(done, "a cell [1]")
+        return result(scale, tell, work)
+
+    fake(telling)
+    assert run("reproduce", "--out", tmp_path).stderr.count("fake, 0%: a cell [1]\n") == 1
+    assert "25%" not in run("reproduce", "--out", tmp_path).stderr
+    monkeypatch.setattr("rsgda.cli.SECONDS", -1.0)
+    assert "fake, 25%: a cell [1]\n" in run("reproduce", "--out", tmp_path).stderr
+
+
 def test_words_are_shown_as_they_are(fake, tmp_path):
     fake(result)
     assert "[b]this[/b] against that" in run("reproduce", "--out", tmp_path).stdout

@@ -7,6 +7,7 @@ import numpy as np
 import ot
 import pytest
 from scipy.spatial.distance import cdist
+from scipy.special import logsumexp
 
 from rsgda.reproduce import fig4, fig5, match_cells, match_numbers, registry, runner
 from rsgda.reproduce.match_cells import Cells, Curve, best_of
@@ -153,7 +154,7 @@ def test_what_is_evaluated_is_transport_of_the_mapped_cells():
     clouds = Clouds("two", x.astype(np.float32), y.astype(np.float32))
     net = network(clouds, 0)
     cells = Cells(TINY._replace(tol=1e-6), clouds, None)
-    found = cells.evaluated(clouds.x, net, np.zeros(25, np.float32))
+    found, potentials = cells.evaluated(clouds.x, net, np.zeros(25, np.float32))
     mapped = np.asarray(jax.vmap(net)(clouds.y), float)
     costs = cdist(clouds.x, mapped, "sqeuclidean")
     plan = ot.sinkhorn(
@@ -166,7 +167,11 @@ def test_what_is_evaluated_is_transport_of_the_mapped_cells():
     )
     exact = np.sum(plan * costs) + 0.1 * np.sum(plan * np.log(np.maximum(plan, 1e-300) * 1_000))
     assert found["W"] == pytest.approx(exact, rel=1e-5)
-    lost = cells.evaluated(clouds.x, lambda y: y[:3] * np.nan, np.zeros(25, np.float32))
+    # What it hands on are the potentials: the semi-dual there is this W.
+    v = np.asarray(potentials, float)
+    semi_dual = v.mean() - 0.1 * np.mean(logsumexp((v - costs) / 0.1 - np.log(25), axis=1))
+    assert semi_dual == pytest.approx(exact, rel=1e-5)
+    lost, _ = cells.evaluated(clouds.x, lambda y: y[:3] * np.nan, np.zeros(25, np.float32))
     assert np.isnan(lost["W"])
 
 

@@ -5,8 +5,10 @@ Only what `--help` needs is imported at the top: JAX and its like would make it 
 
 import contextlib
 import logging
+import math
 import os
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 
 PICTURES = (".png", ".pdf", ".svg")
+SECONDS = 60.0  # between two lines of progress where there is no terminal
 
 
 class Commands(typer.core.TyperGroup):
@@ -272,11 +275,18 @@ def _progress(names: list[str]) -> Iterator[Any]:
     bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     with bar as progress, _logged(handler):
         whole = progress.add_task("starting", total=len(names))
+        said = -math.inf
 
         def tell_of(name: str) -> "Tell":
             def tell(done: float, what: str) -> None:
+                nonlocal said
                 completed = names.index(name) + done
                 progress.update(whole, completed=completed, description=f"{name}: {what}")
+                # A file has no bar; a line now and then tells that it goes on.
+                if not console.is_terminal and time.monotonic() - said > SECONDS:
+                    said = time.monotonic()
+                    line = f"{name}, {done:.0%}: {what}"
+                    console.print(line, soft_wrap=True, highlight=False, markup=False)
 
             return tell
 

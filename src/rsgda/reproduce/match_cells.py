@@ -35,6 +35,7 @@ from rsgda.transport.matching import matching
 from rsgda.transport.sinkhorn import sinkhorn
 
 MOST = 300  # passes over x at most, in an evaluation
+COARSE = 4  # one in so many rows of the subset is enough to choose an alpha
 ENDS = 0.3  # of the time of a run at standard scale, about, that its last evaluation takes
 TUNING = 1_000  # a seed that no curve has
 LOOKED = ("W", "gap", "error", "off")
@@ -125,11 +126,16 @@ class Cells:
             clouds.x, clouds.y, network(clouds, cell.seed), epsilon=EPSILON, batch_size=BATCH
         )
         every = scale.steps if cell.tuning else scale.every
+        subset = self.subset[:: COARSE if cell.tuning else 1]
+        solved, looked = v, None
 
         def look(problem: Problem, state: State) -> dict[str, float]:
+            nonlocal solved, looked
             del problem
+            looked = int(state.step)
             tell(int(state.step) / scale.steps)
-            return self.evaluated(self.subset, thaw(state.theta), state.v)
+            numbers, solved = self.evaluated(subset, thaw(state.theta), state.v)
+            return numbers
 
         algorithm = cell.algorithm()
         start = look(problem, algorithm.init(problem, theta, v, run_key(cell.seed)))
@@ -144,20 +150,27 @@ class Cells:
         looks["epoch"] = looks["gradients"] / per_step * BATCH / len(clouds.x)
         whole = dict.fromkeys(LOOKED, float("nan"))
         if not cell.tuning and np.isfinite(looks["W"][-1]):
-            whole = self.evaluated(clouds.x, result.theta, result.v)
+            if result.state.step != looked:  # it had ended before, and was not looked at again
+                look(problem, result.state)
+            # Potentials that solve the subset nearly solve all of it.
+            whole, _ = self.evaluated(clouds.x, result.theta, solved)
         for name in ("W", "gap"):
             looks[f"{name}_all"] = np.full(len(looks["W"]), np.nan)
             looks[f"{name}_all"][-1] = whole[name]
         return result.status.name, looks
 
-    def evaluated(self, x: np.ndarray, net: Any, v: Any) -> dict[str, float]:
-        """Return W_eps of rows of x with its certificate; not a number where y went astray."""
+    def evaluated(self, x: np.ndarray, net: Any, v: Any) -> tuple[dict[str, float], Any]:
+        """Return W_eps of rows of x with its certificate, and what potentials it has.
+
+        Where y went astray it is not a number.
+        """
         mapped = np.asarray(_mapped(net, self.clouds.y))
         if not (np.all(np.isfinite(mapped)) and np.all(np.isfinite(np.asarray(v)))):
-            return dict.fromkeys(LOOKED, float("nan"))
+            return dict.fromkeys(LOOKED, float("nan")), v
         found = sinkhorn(x, mapped, epsilon=EPSILON, v=v, tol=self.scale.tol, max_iterations=MOST)
         scatter = float(np.std(np.asarray(found.u), ddof=1)) / np.sqrt(len(x))
-        return {"W": found.value, "gap": found.gap, "error": scatter, "off": found.error}
+        numbers = {"W": found.value, "gap": found.gap, "error": scatter, "off": found.error}
+        return numbers, found.v
 
     def _settings(self, cell: Cell) -> dict[str, Any]:
         """Return all that the numbers of a cell depend on."""
@@ -167,7 +180,7 @@ class Cells:
             "sha256": self.sha256,
             "steps": scale.steps,
             "every": scale.steps if cell.tuning else scale.every,
-            "rows": len(self.subset),
+            "rows": len(self.subset[:: COARSE if cell.tuning else 1]),
             "tol": scale.tol,
             "most": MOST,
             "epsilon": EPSILON,

@@ -18,8 +18,8 @@ from rsgda.reproduce.outcome import Finding, Outcome, Tell
 
 SCALES = {
     "quick": Scale("simulated", 240, 60, 1_000, (0.005, 0.02), 2, 5e-3),
-    "standard": Scale("blood", 1_500, 300, 10_000, (0.005, 0.02, 0.05), 3, 5e-3),
-    "paper": Scale("blood", 498_800, 12_470, 10_000, (0.0025, 0.005, 0.01, 0.02, 0.05), 5, 2e-3),
+    "standard": Scale("blood", 2_000, 500, 10_000, (0.002, 0.005, 0.02, 0.05, 0.1), 3, 1e-2),
+    "paper": Scale("blood", 498_800, 12_470, 10_000, (0.002, 0.005, 0.02, 0.05, 0.1), 5, 2e-3),
 }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.model_selection import train_test_split
-from sklearn.utils import check_array, check_X_y
+from sklearn.utils import check_array, check_random_state, check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
@@ -39,6 +39,13 @@ def check_parameters(classifier: Any) -> None:
             (_checks.probability if name == "p" else _checks.positive)(name, value)
     _checks.whole("batch_size", classifier.batch_size, 1)
     _checks.whole("n_iter_no_change", classifier.n_iter_no_change, 1)
+    try:
+        check_random_state(classifier.random_state)
+    except ValueError as error:
+        raise ValueError(
+            "`random_state` must be a whole number from 0, a numpy.random.RandomState or None, got "
+            f"{classifier.random_state!r:.80}."
+        ) from error
     _checks.probability("validation_fraction", classifier.validation_fraction)
     for name in FLAGS:
         if not isinstance(value := getattr(classifier, name), (bool, np.bool_)):
@@ -63,7 +70,13 @@ def training_samples(classifier: Any, X: Any, y: Any) -> tuple[np.ndarray, Any]:
         classifier.n_features_in_ = math.prod(X.shape[1:])
     else:
         X, y = validate_data(classifier, X, y, dtype=FLOAT)  # pyright: ignore
-    check_classification_targets(y)
+    try:
+        check_classification_targets(y)
+        np.unique(y)
+    except TypeError as error:
+        raise ValueError(
+            f"`y` must hold labels that can be put in order, such as strings only: {error}."
+        ) from error
     if classifier.pixels is None:
         _check_scale(X)
     return _mapped(X, classifier.pixels, 0.0), y

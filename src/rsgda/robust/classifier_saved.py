@@ -141,24 +141,27 @@ def _value(value: Any) -> Any:
 
 
 def _classes(classes: np.ndarray) -> dict[str, Any]:
+    if classes.dtype.kind == "M":  # as counts of their unit since 1970
+        return {"dtype": classes.dtype.str, "values": classes.astype(np.int64).tolist()}
     if classes.dtype.kind not in "biufUO" or not all(
         isinstance(label, (str, bool, int, float)) for label in classes.tolist()
     ):
-        raise ValueError(f"labels must be strings or numbers to be saved, got {classes!r}.")
+        raise ValueError(f"labels must be strings, numbers or dates to be saved, got {classes!r}.")
     return {"dtype": classes.dtype.str, "values": classes.tolist()}
 
 
 def _labels(saved: dict[str, Any]) -> np.ndarray:
-    if not re.fullmatch(r"[<>|=][biufUO]\d{0,9}", saved["dtype"]):
+    if not re.fullmatch(r"[<>|=](?:[biufUO]\d{0,9}|M8\[[a-zA-Z]{1,2}\])", saved["dtype"]):
         raise ValueError(f"its labels are of type {saved['dtype']!r:.80}")
     dtype = np.dtype(saved["dtype"])
     values = [_of((str, bool, int, float), label) for label in _of(list, saved["values"])]
     if dtype.itemsize > WIDEST or len(values) < 2:
         raise ValueError("its labels are too long or too few")
-    labels = np.array(values, dtype=dtype)
+    counted = np.dtype(np.int64) if dtype.kind == "M" else dtype
+    labels = np.array(values, dtype=counted)
     if labels.tolist() != values or len(np.unique(labels)) != len(values):
         raise ValueError(f"its labels are not of the type {dtype} or come twice")
-    return labels
+    return labels.astype(dtype, copy=False)
 
 
 def _shape(saved: Any) -> tuple[int, ...]:
