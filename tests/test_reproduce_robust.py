@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from rsgda.reproduce import fig1, fig2, fig2_claims, robust_cells
+from rsgda.reproduce import fig1, fig2, fig2_claims, floor, robust_cells
 from rsgda.reproduce.robust_authors import TOLERANCE as THEIRS
 from rsgda.reproduce.robust_authors import authors_phi
 from rsgda.reproduce.robust_cells import Cells, Curve
@@ -348,7 +348,7 @@ def test_the_authors_rule_is_theirs():
     np.testing.assert_allclose([found.value, found.slope], [slope(v)[0], squared], rtol=1e-6)
 
 
-@pytest.mark.parametrize("target", [fig1, fig2])
+@pytest.mark.parametrize("target", [fig1, fig2, floor])
 def test_looks_come_at_whole_steps_of_all_algorithms(target):
     for scale in target.SCALES.values():
         for cell in target.cells(scale):

@@ -159,7 +159,7 @@ class Cells:
     def _problem(self, name: str, key: Array) -> tuple[Problem, PyTree, Array]:
         objective = OBJECTIVES[name]
         return wrm(
-            network(self.scale.data, key, objective=name, authors=self.scale.authors_network),
+            network(self.scale, key, objective=name),
             _scaled(self.images.X, objective.pixels),
             self.images.y,
             gamma=GAMMA,
@@ -178,6 +178,7 @@ class Cells:
             **OBJECTIVES[cell.objective]._asdict(),
             "data": scale.data,
             "authors_network": scale.authors_network,
+            "dense": scale.dense,
             "gradients": scale.budgets[cell.objective].gradients,
             "every": scale.budgets[cell.objective].every,
             "rows": scale.rows,

@@ -59,6 +59,35 @@ def draw_fig2(curves: list[Curve], shown: list[Cell], caption: str) -> tuple[byt
     return _finished(figure, caption)
 
 
+def draw_floor(curves: list[Curve], caption: str) -> tuple[bytes, bytes]:
+    """Draw phi as it is certified and as the authors evaluate it, late in a run, for each seed."""
+    figure, panels = _panels(1, len(curves))
+    for panel, curve in zip(panels[0], curves, strict=True):
+        looks, limit = curve.looks, OBJECTIVES[curve.cell.objective].floor
+        late = slice(1, None)  # the start is far above
+        epoch, phi = looks["epoch"][late], looks["phi"][late]
+        panel.plot(epoch, phi, color=COLOURS[0], linewidth=1.8, label="φ, maximised")
+        panel.fill_between(
+            epoch, phi, phi + looks["gap"][late], color=COLOURS[0], alpha=0.18, linewidth=0
+        )
+        panel.plot(
+            epoch, looks["authors"][late], color=COLOURS[1], linestyle=DASHED, linewidth=1.5,
+            marker=".", label="as the authors evaluate it",
+        )  # fmt: skip
+        panel.axhline(limit, color=GREY, linewidth=0.8, linestyle=":")
+        panel.annotate(
+            f"no φ can be below {limit:.5g}", (0.02, limit), xycoords=("axes fraction", "data"),
+            va="top", fontsize="x-small", color=GREY,
+        )  # fmt: skip
+        panel.set_xlabel("epochs")
+        panel.set_title(f"seed {curve.cell.seed}", fontsize="medium", loc="left")
+        tidy(panel)
+    panels[0][0].set_ylabel(f"φ(θ)\n{OBJECTIVES[curves[0].cell.objective].title}", fontsize="small")
+    panels[0][0].legend(framealpha=0.7, edgecolor="none", fontsize="small")
+    figure.suptitle("Values that no φ can have")
+    return _finished(figure, caption)
+
+
 def draw_phi(panel: Axes, group: Group) -> None:
     """Draw phi over epochs: the mean over seeds, and a band of all that it can be."""
     (low, high), style = group.band, _style(group.cell)

@@ -1,0 +1,41 @@
+"""Values that no phi can have: the authors' acceptance rule beside a certified phi, over a long run.
+
+The authors' loss, a cross-entropy of softmaxes, is at least log(1 + 9/e), and so is phi; their
+figures have lower values. Dense layers make 200 epochs cheap; all else is as in their grid.
+"""
+
+from pathlib import Path
+
+from rsgda.reproduce.fig2_claims import floor
+from rsgda.reproduce.outcome import Finding, Outcome, Tell
+from rsgda.reproduce.robust_cells import Curve
+from rsgda.reproduce.robust_figure import draw_floor
+from rsgda.reproduce.robust_numbers import groups
+from rsgda.reproduce.robust_setting import Budget, Cell, Scale, seeded
+from rsgda.reproduce.robust_target import outcome
+
+CELL = Cell("authors", 0.9, 0.3)
+
+SCALES = {
+    "quick": Scale("digits", 64, {"authors": Budget(2_400, 240, 1)}, dense=True),
+    "standard": Scale("mnist", 256, {"authors": Budget(93_600, 4_680, 2)}, dense=True),
+    "paper": Scale("mnist", 2_000, {"authors": Budget(93_600, 4_680, 5)}, dense=True),
+}
+
+
+def run(scale: str, tell: Tell, work: Path | None = None) -> Outcome:
+    """Run the cell, count such values and draw at a named scale."""
+    return outcome(
+        "floor", SCALES[scale], cells(SCALES[scale]), draw=draw_floor, judge=findings, settings={},
+        tell=tell, work=None if work is None else work / "floor",
+    )  # fmt: skip
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """Return what is run: of the authors' grid, the cell that descends most."""
+    return seeded([CELL], scale)
+
+
+def findings(curves: list[Curve]) -> list[Finding]:
+    """Say whether there are values that phi cannot have."""
+    return floor(CELL.objective, groups(curves))
