@@ -187,7 +187,6 @@ def test_the_compiler_does_not_prepare_ahead(algorithm):
         assert " while(" not in part, part
 
 
-
 @pytest.mark.parametrize(
     "algorithm",
     [

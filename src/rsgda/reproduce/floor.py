@@ -1,4 +1,4 @@
-"""Values that no phi can have: the authors' acceptance rule beside a certified phi, over a long run.
+"""Values that no phi can have: by the authors' acceptance rule, beside a certified phi.
 
 The authors' loss, a cross-entropy of softmaxes, is at least log(1 + 9/e), and so is phi; their
 figures have lower values. Dense layers make 200 epochs cheap; all else is as in their grid.

@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from rsgda.plots import COLOURS, GREY, saved, tidy
 from rsgda.reproduce.robust_cells import Curve
-from rsgda.reproduce.robust_numbers import Group, groups
+from rsgda.reproduce.robust_numbers import Group, accepted_slope, groups
 from rsgda.reproduce.robust_setting import BATCH, ETA, KEPT, OBJECTIVES, Cell
 
 DASHED = (0, (4, 2))
@@ -60,31 +60,38 @@ def draw_fig2(curves: list[Curve], shown: list[Cell], caption: str) -> tuple[byt
 
 
 def draw_floor(curves: list[Curve], caption: str) -> tuple[bytes, bytes]:
-    """Draw phi as it is certified and as the authors evaluate it, late in a run, for each seed."""
-    figure, panels = _panels(1, len(curves))
-    for panel, curve in zip(panels[0], curves, strict=True):
-        looks, limit = curve.looks, OBJECTIVES[curve.cell.objective].floor
-        late = slice(1, None)  # the start is far above
-        epoch, phi = looks["epoch"][late], looks["phi"][late]
-        panel.plot(epoch, phi, color=COLOURS[0], linewidth=1.8, label="φ, maximised")
-        panel.fill_between(
-            epoch, phi, phi + looks["gap"][late], color=COLOURS[0], alpha=0.18, linewidth=0
-        )
-        panel.plot(
-            epoch, looks["authors"][late], color=COLOURS[1], linestyle=DASHED, linewidth=1.5,
-            marker=".", label="as the authors evaluate it",
-        )  # fmt: skip
-        panel.axhline(limit, color=GREY, linewidth=0.8, linestyle=":")
+    """Draw phi as it is certified and as the authors evaluate it, for each seed."""
+    figure = Figure(figsize=(5.2 * len(curves) + 1.5, 4.6), layout="constrained")
+    panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
+    limit, cell = OBJECTIVES[curves[0].cell.objective].floor, curves[0].cell
+    for panel, curve in zip(panels, curves, strict=True):
+        # The start is far above.
+        looks = {name: column[1:] for name, column in curve.looks.items()}
+        phi, theirs = looks["phi"], looks["authors"]
+        fill = {"color": COLOURS[0], "alpha": 0.18, "linewidth": 0}
+        panel.plot(looks["epoch"], phi, color=COLOURS[0], linewidth=1.8, label="φ, maximised")
+        panel.fill_between(looks["epoch"], phi, phi + looks["gap"], **fill)
+        panel.plot(looks["epoch"], theirs, color=COLOURS[1], linestyle=DASHED, linewidth=1.2)
+        taken = looks["authors_slope"] <= accepted_slope(curve.looks)
+        for which, face, told in ((taken, COLOURS[1], ""), (~taken, "white", ", not accepted")):
+            label = f"as the authors evaluate it{told}"
+            panel.plot(
+                looks["epoch"][which], theirs[which], "o", color=COLOURS[1], markersize=5,
+                markerfacecolor=face, label=label if which.any() else None,
+            )  # fmt: skip
+        panel.axhline(limit, color=GREY, linewidth=1, linestyle=":")
         panel.annotate(
             f"no φ can be below {limit:.5g}", (0.02, limit), xycoords=("axes fraction", "data"),
-            va="top", fontsize="x-small", color=GREY,
+            va="bottom", fontsize="x-small", color=GREY,
         )  # fmt: skip
         panel.set_xlabel("epochs")
         panel.set_title(f"seed {curve.cell.seed}", fontsize="medium", loc="left")
+        panel.legend(framealpha=0.7, edgecolor="none", fontsize="small", loc="upper right")
         tidy(panel)
-    panels[0][0].set_ylabel(f"φ(θ)\n{OBJECTIVES[curves[0].cell.objective].title}", fontsize="small")
-    panels[0][0].legend(framealpha=0.7, edgecolor="none", fontsize="small")
-    figure.suptitle("Values that no φ can have")
+    low, high = panels[0].get_ylim()
+    panels[0].set_ylim(low, high + 0.25 * (high - low))  # room for the legends
+    panels[0].set_ylabel(f"φ(θ), {OBJECTIVES[cell.objective].title}", fontsize="small")
+    figure.suptitle(f"Values that no φ can have: dense layers, p = {cell.p:g}, α = {cell.alpha:g}")
     return _finished(figure, caption)
 
 

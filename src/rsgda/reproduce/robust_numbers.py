@@ -187,6 +187,11 @@ def caption(scale: Scale) -> str:
     seeds = {name: f"{b.seeds} seed{'s' * (b.seeds > 1)}" for name, b in scale.budgets.items()}
     told = ", ".join(f"{count} ({name})" for name, count in seeds.items())
     told = told if len({*seeds.values()}) > 1 else next(iter(seeds.values()))
+    if scale.dense:
+        return (
+            f"{data}, γ = {GAMMA:g}, b = {BATCH}, {scale.rows} samples in place of all. Band: the "
+            "gap of φ. Full marks: values that the authors' rule accepts."
+        )
     return (
         f"{data}, γ = {GAMMA:g}, b = {BATCH}; lines: means of {told}. Bands: all seeds, with the "
         f"gap of φ where it is certified and {ERRORS:g} standard errors for {scale.rows} samples "
