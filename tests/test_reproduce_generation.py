@@ -37,7 +37,7 @@ def test_the_rivals_loss_is_transport_between_minibatches():
     rng = np.random.default_rng(0)
     y, z = rng.random((9, 6)), rng.normal(size=(9, 8))
     net = jax.tree.map(
-        lambda leaf: leaf.astype(float) if eqx_array(leaf) else leaf, generator(6, 0)
+        lambda leaf: leaf.astype(float) if isinstance(leaf, jax.Array) else leaf, generator(6, 0)
     )
     made = np.asarray(jax.vmap(net)(jnp.asarray(z)))
     costs = ((made[:, None] - y[None]) ** 2).sum(2)
