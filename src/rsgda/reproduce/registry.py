@@ -39,7 +39,7 @@ TARGETS = {
 
 SCALES = {
     "quick": "about a minute for each target",
-    "standard": "minutes for toy and theory, two hours for a figure, which needs its data",
+    "standard": "minutes for toy, theory and floor, two to three hours for a figure; needs its data",
     "paper": "as many runs as the numbers deserve, days for a figure",
 }
 
