@@ -24,7 +24,7 @@ ALIKE = 0.1
 
 SCALES = {
     "quick": Scale(
-        "digits", 64, {"logits": Budget(1_200, 300, 2), "authors": Budget(1_200, 300, 2)}
+        "digits", 64, {"logits": Budget(900, 300, 2), "authors": Budget(900, 300, 2)}
     ),
     "standard": Scale(
         "mnist", 256, {"logits": Budget(4_680, 780, 3), "authors": Budget(2_820, 940, 2)}
