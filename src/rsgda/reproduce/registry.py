@@ -39,7 +39,7 @@ TARGETS = {
 
 SCALES = {
     "quick": "about a minute for each target",
-    "standard": "minutes for toy, theory and floor, two to three hours for a figure; needs its data",
+    "standard": "minutes for toy, theory and floor, two to three hours for a figure; needs data",
     "paper": "as many runs as the numbers deserve, days for a figure",
 }
 
