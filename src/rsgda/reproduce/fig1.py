@@ -23,9 +23,7 @@ ALPHA = 0.25
 ALIKE = 0.1
 
 SCALES = {
-    "quick": Scale(
-        "digits", 64, {"logits": Budget(900, 300, 2), "authors": Budget(900, 300, 2)}
-    ),
+    "quick": Scale("digits", 64, {"logits": Budget(900, 300, 2), "authors": Budget(900, 300, 2)}),
     "standard": Scale(
         "mnist", 256, {"logits": Budget(4_680, 780, 3), "authors": Budget(2_820, 940, 2)}
     ),

@@ -16,9 +16,7 @@ LARGER = (0.6, 1.2)  # of alpha: beyond the paper's grid, for p = 0.1
 ETAS = (5.0, 20.0)  # beside 10, where the paper found the best: p = 0.25, alpha = 0.3
 
 SCALES = {
-    "quick": Scale(
-        "digits", 64, {"logits": Budget(900, 300, 1), "authors": Budget(900, 300, 1)}
-    ),
+    "quick": Scale("digits", 64, {"logits": Budget(900, 300, 1), "authors": Budget(900, 300, 1)}),
     "standard": Scale(
         "mnist", 256, {"logits": Budget(4_680, 780, 2), "authors": Budget(2_820, 940, 1)}
     ),
