@@ -1,6 +1,7 @@
 """The drawing of generated digits: divergences over gradients, and a sheet of samples."""
 
 import textwrap
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -19,7 +20,8 @@ def draw(curves: list[Curve], images: Images, scale: Scale) -> tuple[bytes, byte
     """Draw the divergences on the left, images of the first seed of each method on the right."""
     figure = Figure(figsize=(11.5, 5.4), layout="constrained")
     kinds = {curve.cell.method.kind: None for curve in curves}
-    left, right = figure.subfigures(1, 2, width_ratios=(1, 1.1))
+    parts: Any = figure.subfigures(1, 2, width_ratios=(1, 1.1))
+    left, right = parts
     draw_divergence(left.subplots(), curves, scale)
     panels = right.subplots(len(kinds) + 1, 1)
     draw_sheet(panels[0], images.held_out[:SHEET], images.side, "held-out images")
