@@ -30,7 +30,15 @@ ALGORITHMS = [
 
 
 @pytest.mark.parametrize("check", testing.CONTRACT, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=repr)
+@pytest.mark.parametrize(
+    "algorithm",
+    # One of each class is quick enough; the others differ in steps and settings.
+    [
+        pytest.param(one, marks=[pytest.mark.slow] if i % 2 else [])
+        for i, one in enumerate(ALGORITHMS)
+    ],
+    ids=repr,
+)
 def test_contract(algorithm, check):
     check(algorithm)
 

@@ -87,6 +87,7 @@ def test_a_ball_may_be_a_point_and_not_too_large(norm):
         robust.robustness(linear, given, Y, [0.0, 1e30], key=KEY, norm=norm)
 
 
+@pytest.mark.slow
 def test_nothing_moves_without_a_budget():
     linear, given = single()
     for rho in (0.0, 1e-40):  # and no warning

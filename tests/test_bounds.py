@@ -99,7 +99,9 @@ def check_ratios(noise, kappa, **run):
     assert smallest.max() > 0.08
 
 
-@pytest.mark.parametrize("kappa", KAPPAS)
+@pytest.mark.parametrize(
+    "kappa", [KAPPAS[0], *(pytest.param(k, marks=pytest.mark.slow) for k in KAPPAS[1:])]
+)
 @pytest.mark.parametrize("noise", NOISE)
 def test_bounds_hold(noise, kappa):
     check_ratios(noise, kappa, seeds=16, steps=3_000, every=25)
@@ -144,6 +146,7 @@ def check_precision(name, **case):
     assert times[np.argmax(norms <= plan.eps)] in range(1, plan.steps // 20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRECISE)
 def test_the_precision_is_reached_in_a_twentieth_of_the_steps(name):
     check_precision(name, kappa=3.0, eps=0.5)

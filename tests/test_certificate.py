@@ -156,6 +156,7 @@ def test_gammas_that_certify_fewer_samples_have_no_part():
     assert f"only {round(low.share * N)} of {N} samples are certified" in low.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "steepness"),
     [pytest.param(0, 0.2, marks=SLOW), (0, 1.0), pytest.param(3, 6.0, marks=SLOW)],
@@ -209,8 +210,8 @@ def test_it_is_tight_where_the_maximisers_are():
         (0, 1.0, None),
         pytest.param(0, 1.3, BOX, marks=SLOW),
         (1, 1.6, None),
-        (2, 3.0, None),
-        (3, 6.0, None),
+        pytest.param(2, 3.0, None, marks=SLOW),
+        pytest.param(3, 6.0, None, marks=SLOW),
         pytest.param(4, 2.0, BOX, marks=SLOW),
     ],
 )
@@ -322,6 +323,7 @@ def linear_phi(gamma):
     return np.max(gain - gamma * s**2, axis=1)
 
 
+@pytest.mark.slow
 def test_a_known_curvature_makes_a_proof():
     """For logits that are linear the constant and the inner maximum are known."""
     gammas = CURVATURE / 2 * np.array([1.001, 1.5, 8.0])

@@ -103,6 +103,7 @@ def test_all_of_scikit_learns_checks():
     assert skipped <= {"check_array_api_input", "check_classifier_data_not_an_array"}
 
 
+@pytest.mark.slow
 def test_search_in_a_pipeline_compiles_once(data):
     X, y = data
     grid = {
@@ -279,6 +280,7 @@ def test_inputs_of_another_scale_do_not_diverge(data):
         assert RobustClassifier(**SHORT).fit(300 * data[0] + 1000, data[1]).status_ == "FINISHED"
 
 
+@pytest.mark.slow
 def test_clipped_batch_moves_each_adversary_as_far(data):
     """A hundred samples' worth of step on sixty is that of sixty, however it is given."""
     run = lambda **given: RobustClassifier(epochs=4, alpha=0.1, p=0.25, **given).fit(*data)  # noqa: E731
@@ -329,6 +331,7 @@ def test_small_sets_have_enough_epochs():
     assert length(algorithm, None, n=128_000, batch_size=128, per_batch=False) == (20_000, 1000)
 
 
+@pytest.mark.slow
 def test_adversaries_of_a_minibatch(data):
     algorithm = rsgda.ESGDA(m=3, alpha=optax.adam(0.01), eta=5.0)
     classifier = RobustClassifier(**SHORT | {"epochs": 50}, algorithm=algorithm, per_batch=True)
@@ -437,6 +440,7 @@ def test_a_fit_that_was_killed_is_continued(tmp_path):
 # Images
 
 
+@pytest.mark.slow
 def test_images(data):
     X, y = datasets.load_digits(n_class=3, return_X_y=True)
     X = (X[:N] / 16).reshape(-1, 8, 8)

@@ -85,6 +85,7 @@ def test_labels_without_an_order():
         RobustClassifier(epochs=1).fit(X, y)
 
 
+@pytest.mark.slow
 def test_dates_are_labels_and_are_saved(tmp_path):
     X = np.random.default_rng(0).normal(size=(30, 4))
     y = np.array(["2021-03-01", "1969-12-31"], "datetime64[D]")[(X[:, 0] > 0).astype(int)]
@@ -144,6 +145,7 @@ def test_what_is_set_after_a_fit_does_not_change_it(data, tmp_path):
     assert loaded.get_params()["gamma"] == 1.3
 
 
+@pytest.mark.slow
 def test_images_and_rows_are_not_mixed_up():
     images = np.random.default_rng(0).uniform(size=(24, 8, 8))
     with pytest.raises(ValueError, match=r"channels of images last, got \(24, 1, 8, 8\)"):

@@ -340,6 +340,7 @@ def evaluated(*arguments, out):
     return shown.output, *read_csv(out / "robustness.csv")
 
 
+@pytest.mark.slow
 def test_evaluate_measures_a_model_beside_another(place, tmp_path):
     twin, out = shutil.copytree(place / "model", tmp_path / "<b>twin"), tmp_path / "out"
     shown, header, rows = evaluated(
@@ -414,6 +415,7 @@ def test_certify_bounds_what_attacks_reach(place, tmp_path):
     assert (out / "certificate.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_certify_finds_its_gammas(place, tmp_path):
     """The default says something of all samples, and what is said of them agrees."""
     out = tmp_path / "out"

@@ -161,6 +161,7 @@ def test_block_constants(gamma):
         assert (eigenvalues.min() > 0) == (gamma > curvature / 2)
 
 
+@pytest.mark.slow
 def test_curvature_of_the_softmax_cross_entropy():
     """Section 5: L_zz <= |J_f|^2/2 + sqrt2 |Hess f|, the first half attained by two classes."""
     theta, points, labels = instance(100, seed=3)

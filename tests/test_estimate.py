@@ -291,6 +291,7 @@ def test_some_of_many_rows():
     assert estimate(problem, theta, v, key=KEY, rows=100) == some
 
 
+@pytest.mark.slow
 def test_a_row_of_v_that_is_not_concave_is_named():
     stiff = STIFF.copy()
     stiff[5] = -0.5
@@ -452,6 +453,7 @@ def test_all_rows_are_looked_at_where_that_is_cheap():
 # Trees, prepared values, size, refusals.
 
 
+@pytest.mark.slow
 def test_trees_modules_and_prepared_values():
     def loss(model, v, rows):
         return quadratic(
@@ -490,6 +492,7 @@ def large(theta, v, rows):
     return jnp.mean(rows * theta.sum()) * v.sum() / size**0.5 - 0.5 * jnp.sum(scale * v**2)
 
 
+@pytest.mark.slow
 def test_no_hessian_is_formed():
     size = 20_000  # its Hessian would take 3.2 GB
     problem = rsgda.Problem(large, data=jnp.linspace(0.0, 1.0, 6), batch_size=2)

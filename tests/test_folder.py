@@ -387,6 +387,7 @@ class Peak:
         self.growth = self.most - self._first
 
 
+@pytest.mark.slow
 def test_saving_takes_one_more_copy_of_a_large_v_and_restoring_none(tmp_path):
     problem, algorithm, theta, _ = rich()
     algorithm = dataclasses.replace(algorithm, eta=0.1)

@@ -114,6 +114,7 @@ killed_run.call("both", folder, steps=30)
 """
 
 
+@pytest.mark.slow
 def test_killed_between_any_two_changes_to_the_folder(tmp_path):
     """The folder is copied before each change to it, as a kill would leave it."""
     folder, copies = tmp_path / "run", tmp_path / "copies"

@@ -72,6 +72,7 @@ def transient_gap(p, m):
     return np.max(surely(coin - cycle)) / cycle[0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [1, 3, 9])
 def test_equal_gradients_give_equal_phi(m):
     assert relative_gap(1 / (m + 1), m, loop=m) <= RELATIVE

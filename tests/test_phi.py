@@ -75,6 +75,7 @@ def test_the_interval_holds_on_many_quadratics(kappa):
             assert found.mu <= 1 / kappa
 
 
+@pytest.mark.slow
 def test_the_constant_is_seen_among_many_curvatures():
     """More dimensions than Lanczos takes steps: what it takes for the smallest is small enough."""
     theta, v = case(0, d=150, kappa=1000.0)
@@ -231,6 +232,7 @@ def some_bent(theta, v, x):
     return jnp.mean(jnp.where(x > 0, x - (v - theta) ** 2, -((v**2 - 1) ** 2) + 3))
 
 
+@pytest.mark.slow
 def test_the_rows_that_fail_are_told():
     data = jnp.array([1.0, 2.0, -1.0, 3.0, -1.0])
     problem = rsgda.Problem(some_bent, data=data, batch_size=2, separable=True)
@@ -286,6 +288,7 @@ def tree_loss(theta, v):
     return jnp.sum(inner * v["w"]) - jnp.sum(v["w"] ** 2) - v["b"].astype(float) ** 2
 
 
+@pytest.mark.slow
 def test_trees_keep_their_structure():
     theta = {"net": Player(jnp.array([0.3, -1.0, 2.0]), 2, jnp.tanh)}
     v = {"w": np.ones(3), "b": jnp.ones((), "float32"), "name": "potential"}
@@ -355,6 +358,7 @@ def sharp(theta, v):
     return -0.005 * (v - 10 * theta) ** 2 - 0.05 * jnp.logaddexp(v, -v)
 
 
+@pytest.mark.slow
 def test_a_constant_that_holds_at_the_start_only():
     """Curvature falls on the way: the constant is measured again and the ascent goes on."""
     theta, v = jnp.asarray(1.0), jnp.asarray(0.0)
@@ -398,6 +402,7 @@ def log_spread(theta, v):
     return -0.5 * jnp.sum(theta * v**2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kappa", "count"), [(1e3, 600), pytest.param(1e6, 2000, marks=pytest.mark.slow)]
 )

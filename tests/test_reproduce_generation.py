@@ -33,6 +33,7 @@ def curve(method, ends, *, seed=0, width=1e-3, alpha=1e-3):
     return Curve(Cell(method, alpha, seed), "FINISHED", looks, 1.0)
 
 
+@pytest.mark.slow
 def test_the_rivals_loss_is_transport_between_minibatches():
     rng = np.random.default_rng(0)
     y, z = rng.random((9, 6)), rng.normal(size=(9, 8))

@@ -406,6 +406,7 @@ def test_a_cell_that_is_kept_is_not_run_again(tmp_path, monkeypatch):
 TOLERANCE = 2e-3
 
 
+@pytest.mark.slow
 def test_the_authors_rule_accepts_values_that_phi_cannot_have():
     """At any network that is not steep: far from the sample, and so far below its floor."""
     rng = np.random.default_rng(0)

@@ -58,6 +58,7 @@ def test_rows_as_the_mathematics_says(box):
     np.testing.assert_allclose(result.v["z"], v["z"], rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_one_optimiser_per_row():
     """Each row has its own Adam, with its own count of visits, fed with the row's gradient."""
     adam = optax.adam(0.05)

@@ -174,6 +174,7 @@ def test_the_limit_is_transport_without_entropy(clouds):
     assert found.value <= cheapest + 1e-3 * -np.sum(b * np.log(b))
 
 
+@pytest.mark.slow
 def test_acceleration_and_scaling_never_end_worse():
     rng = np.random.default_rng(5)
     for n, m, spread, epsilon in itertools.product((20,), (30,), (0.1, 1.0, 10.0), (0.02, 0.3)):
@@ -200,6 +201,7 @@ def test_a_warm_start_is_shorter(clouds):
     assert near.iterations < cold.iterations
 
 
+@pytest.mark.slow
 def test_chunks_make_no_difference(clouds, monkeypatch):
     x, y, a, b = clouds
     one = transport.sinkhorn(x, y, epsilon=0.3, a=a, b=b, max_iterations=7, tol=1e-12)
@@ -321,6 +323,7 @@ def test_weights_that_vanish_in_their_type_are_refused():
             transport.sinkhorn(x, y, epsilon=0.5, b=[0.5, 0.5, least])
 
 
+@pytest.mark.slow
 def test_the_certificate_allows_for_rounding():
     rng = np.random.default_rng(0)
     x, y = (rng.normal(size=(n, 5)).astype(np.float32) for n in (200, 150))

@@ -75,6 +75,7 @@ def check_flow(make, p, steps, seeds, noise, low, high, accuracy, kappa=1.5):
     assert abs(slope(times, found[1]) - slope(times, flowed[1])) < 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [0.25, 0.5])
 def test_exact_gradients_follow_the_flow_in_k(p):
     # Steps that do not fall let v lag by a fixed share, which is a fixed factor of the speed.
@@ -91,6 +92,7 @@ def test_interpolation_follows_the_flow_in_the_root_of_k():
     check_flow(make, 0.25, 400_000, 8, THETA, -0.52, -0.48, 0.01)
 
 
+@pytest.mark.slow
 def test_decreasing_steps_follow_the_flow():
     # Before the tail, where it would be 2/5 of that.
     check_flow(theory.anytime, 0.25, 200_000, 8, THETA + V, -0.29, -0.24, 0.02)

@@ -57,6 +57,7 @@ def test_rows_are_single_runs(together, monkeypatch):
     check_rows(table, ALGORITHMS, TOY.problem, TOY.start(), 50, 20, phi)
 
 
+@pytest.mark.slow
 def test_separable_rows(monkeypatch):
     monkeypatch.setattr(plan, "together_pays", lambda *_: True)
     x = np.random.default_rng(0).normal(size=(9, 2))
@@ -71,6 +72,7 @@ def test_separable_rows(monkeypatch):
     check_rows(table, algorithms, problem, start, 30, 1000, None)
 
 
+@pytest.mark.slow
 def test_programs(monkeypatch):
     """One program per class, for either plan, and none more for other numbers or keys."""
     for together, expected in ((True, 2), (False, 2)):
@@ -132,6 +134,7 @@ def test_the_plan_follows_the_cost():
         assert plan.together_pays(toy.problem, state, 4, 64) is together
 
 
+@pytest.mark.slow
 def test_ends_of_rows():
     """Rows end by themselves: some diverge, some stop, some finish."""
 
@@ -199,6 +202,7 @@ def test_keys_that_do_not_stack(algorithm):
         np.testing.assert_allclose(table[1, j].theta, single.theta, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_an_ended_row_counts_no_more():
     algorithms = [
         rsgda.SGDmax(delta=1e-2, alpha=alpha, eta=0.02, max_ascents=5) for alpha in (0.1, 1e300)

@@ -105,6 +105,7 @@ def test_sgda_is_esgda_with_one_ascent(problem):
     assert not trees_equal(sgda.v, run(problem, rsgda.ESGDA(m=2, alpha=0.1, eta=0.2)).state.v)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [

@@ -50,7 +50,9 @@ def close(ours, theirs):
 
 
 @pytest.mark.parametrize("separable", [False, True])
-@pytest.mark.parametrize("n", ROWS)
+@pytest.mark.parametrize(
+    "n", [ROWS[0], *(pytest.param(n, marks=pytest.mark.slow) for n in ROWS[1:])]
+)
 def test_all_rows_once(n, separable):
     problem, by_hand, at, along = made(n, separable)
     F = whole(problem)
@@ -90,6 +92,7 @@ def test_each_row_by_itself(n):
     close(share(bent), F.product_v(theta, v, u))
 
 
+@pytest.mark.slow
 def test_batches_of_a_sampler():
     toy = rsgda.problems.Toy(kinds="AB", kappa=4.0, s=0.3, t=0.5, rho=0.1, batch_size=3)
     theta, v = jnp.array([0.3, -1.0]), jnp.array([2.0, 0.7])

@@ -100,6 +100,7 @@ def test_another_gamma_is_not_another_program():
     assert counts[0] == counts[1] == counts[2] > 0
 
 
+@pytest.mark.slow
 def test_ascents_climb_and_stay_in_the_box():
     problem, theta, v = wrm(NETWORK, np.clip(X, -1, 1), Y, gamma=0.05, batch_size=8, box=(-1, 1))
     algorithm = rsgda.RSGDA(p=0.01, alpha=1e-6, eta=20.0)
