@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rsgda.report import as_csv
-from rsgda.reproduce.match_cells import MOST, Curve
+from rsgda.reproduce.match_cells import COARSE, MOST, Curve
 from rsgda.reproduce.match_setting import (
     BATCH,
     EPSILON,
@@ -175,6 +175,7 @@ def described(scale: Scale, clouds: Clouds, curves: list[Curve]) -> dict[str, An
         "eta": ETA,
         "hidden": list(HIDDEN),
         "passes_at_most": MOST,
+        "tuned_on_one_row_in": COARSE,
         "seed": SEED,
         "precision": "float32",
         "seconds_of_cells": round(sum(curve.seconds for curve in curves), 1),
