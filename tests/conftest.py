@@ -1,8 +1,22 @@
 """All tests run in float64 where they do not ask for less, and nothing is promoted silently."""
 
+from pathlib import Path
+
 import jax
 import matplotlib
+import pytest
+
+MAPS = Path("/proc/self/maps")
+MANY = 20_000  # regions of memory, of the 65,530 that Linux gives to a process
 
 matplotlib.use("Agg")
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+
+@pytest.fixture(autouse=True)
+def _room_for_programs():
+    """Forget compiled programs in time: each holds regions, and the compiler dies without one."""
+    yield
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MANY:
+        jax.clear_caches()
