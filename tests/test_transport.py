@@ -1,6 +1,7 @@
 """Learning with the semi-dual: matching, generation, steps in units of n epsilon, Sinkhorn."""
 
 import dataclasses
+import itertools
 
 import equinox as eqx
 import jax
@@ -14,7 +15,7 @@ from scipy.stats import chisquare
 
 import rsgda
 from rsgda import transport
-from rsgda._trees import freeze
+from rsgda._trees import freeze, thaw
 from rsgda.drive.solve import _advance
 from rsgda.problem import Batch
 from rsgda.transport.clouds import Weighted, alias
@@ -214,7 +215,7 @@ def test_relative_steps(matched):
     )
     relative, absolute = run(transport.relative(0.25)), run(0.25 * M * EPSILON)
     np.testing.assert_array_equal(relative.v, absolute.v)
-    np.testing.assert_allclose(run(transport.relative()).v, run(8 * EPSILON / 2).v, rtol=1e-12)
+    np.testing.assert_array_equal(run(transport.relative()).v, run(M * EPSILON).v)
 
 
 @pytest.mark.slow
@@ -227,6 +228,26 @@ def test_relative_steps_in_a_sweep(matched):
     np.testing.assert_allclose(table[1, 1].v, alone.v, rtol=1e-9)
 
 
+def test_the_algorithm_changes_each_array_by_a_share_that_falls(matched):
+    problem, theta, v = matched
+    seen = [np.asarray(theta.layers[0].weight)]
+
+    def look(problem, state):
+        seen.append(np.asarray(thaw(state.theta).layers[0].weight))
+        return {}
+
+    algorithm = transport.algorithm(40, p=0.5)
+    rsgda.solve(problem, algorithm, theta, v, key=jr.key(0), steps=40, record=look, every=1)
+    shares = [
+        np.linalg.norm(after - before) / np.linalg.norm(before)
+        for before, after in itertools.pairwise(seen)
+        if np.any(after != before)
+    ]
+    assert len(shares) > 10
+    expected = 0.003 * (1 + np.cos(np.pi * np.arange(20) / 20)) / 2
+    np.testing.assert_allclose(shares, expected[: len(shares)], rtol=1e-6)
+
+
 def test_relative_steps_elsewhere():
     problem = rsgda.Problem(lambda theta, v: theta * v - v**2)
     with pytest.raises(ValueError, match="`eta` is relative to n epsilon"):
@@ -236,6 +257,10 @@ def test_relative_steps_elsewhere():
         )  # fmt: skip
     with pytest.raises(ValueError, match="`value` must be a positive"):
         transport.relative(-1.0)
+    with pytest.raises(ValueError, match="`steps` must be a whole number"):
+        transport.algorithm(0)
+    with pytest.raises(ValueError, match="`p` must lie in"):
+        transport.algorithm(10, p=1.0)
 
 
 def test_other_numbers_compile_nothing(clouds, network, matched):

@@ -10,12 +10,14 @@ from rsgda.transport.potentials import Potentials as Potentials
 from rsgda.transport.semidiscrete import semidiscrete as semidiscrete
 from rsgda.transport.sinkhorn import sinkhorn as sinkhorn
 from rsgda.transport.sinkhorn_descent import SinkhornDescent as SinkhornDescent
+from rsgda.transport.steps import algorithm as algorithm
 from rsgda.transport.steps import relative as relative
 
 __all__ = [
     "Potentials",
     "Sinkhorn",
     "SinkhornDescent",
+    "algorithm",
     "divergence",
     "generation",
     "matching",

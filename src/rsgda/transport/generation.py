@@ -53,7 +53,7 @@ def generation(
     ...     return jax.random.normal(key, (2,))
     >>> network = eqx.nn.MLP(2, 3, 8, 1, key=key)
     >>> problem, theta, v = generation(noise, y, network, epsilon=0.5, batch_size=10)
-    >>> algorithm = rsgda.RSGDA(p=0.5, alpha=0.01, eta=rsgda.transport.relative())
+    >>> algorithm = rsgda.transport.algorithm(20, p=0.5)
     >>> rsgda.solve(problem, algorithm, theta, v, key=key, steps=20).status.name
     'FINISHED'
 

@@ -54,7 +54,7 @@ def matching(
     >>> x, y = jax.random.normal(key, (50, 2)), jnp.ones((20, 3))
     >>> network = eqx.nn.MLP(3, 2, 8, 1, key=key)
     >>> problem, theta, v = matching(x, y, network, epsilon=0.5, batch_size=10)
-    >>> algorithm = rsgda.RSGDA(p=0.5, alpha=0.01, eta=rsgda.transport.relative())
+    >>> algorithm = rsgda.transport.algorithm(20)
     >>> rsgda.solve(problem, algorithm, theta, v, key=key, steps=20).status.name
     'FINISHED'
 

@@ -17,7 +17,6 @@ from rsgda.transport.plan import solved
 from rsgda.transport.potentials import Potentials
 from rsgda.transport.semidual import weights
 
-FIRST = 2.0  # times relative(): the first steps, far from the optimum
 SOON = 10  # steps after which they have fallen by the square root of two
 LATE = 3.0  # the average weighs step k by about its cube, so that the start is forgotten
 ROUND = 100  # steps of a sampler between two looks at the clock
@@ -64,7 +63,7 @@ def semidiscrete(
         a: weights of x, uniform by default; points with weights are drawn by these.
         b: weights of y, likewise.
         cost: as in `matching`.
-        eta: the first step. None is twice `relative()`, b epsilon.
+        eta: the first step. None is b epsilon, and at most 2 n epsilon.
         progress: show it.
 
     Returns:
@@ -94,7 +93,7 @@ def semidiscrete(
     regular = clouds.epsilon_of(epsilon, dtype)
     size = drawn.shape[0]
     if eta is None:
-        eta = FIRST * float(regular) * min(size / 2, len(targets))
+        eta = float(regular) * min(size, 2 * len(targets))
     _checks.positive("eta", eta)
     cloud = of_x.get("data")
     source = freeze_values(of_x.get("sample"))
