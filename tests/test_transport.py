@@ -444,3 +444,56 @@ def test_the_loss_is_accurate_in_float32(scale, relative, shift):
     # A softmax of costs over epsilon has their error over epsilon.
     tolerance = 1e-5 if relative == 1 else 1e-2
     np.testing.assert_allclose(slope, wanted, atol=tolerance * np.abs(wanted).max())
+
+
+# Pairs
+
+
+def test_pairs_add_their_mean_cost(clouds, network):
+    x, y, b = clouds
+    pairs = np.array([[3, 5], [30, 0], [7, 5]])
+    plain, theta, v = transport.matching(x, y, network, epsilon=EPSILON, batch_size=8, b=b)
+    pulled, _, _ = transport.matching(
+        x, y, network, epsilon=EPSILON, batch_size=8, b=b, pairs=pairs, pull=2.5
+    )
+    batch = (jnp.asarray(x[:8]),)
+    v = jnp.linspace(-1, 1, M)
+
+    def added(net):
+        made = jax.vmap(net)(jnp.asarray(y))
+        return 2.5 * jnp.mean(jnp.sum((x[pairs[:, 0]] - made[pairs[:, 1]]) ** 2, axis=1))
+
+    def loss(problem):
+        return lambda net: problem.loss(problem.prepare(net), v, *batch)
+
+    np.testing.assert_allclose(loss(pulled)(theta), loss(plain)(theta) + added(theta), rtol=1e-12)
+    slopes = [eqx.filter_grad(each)(theta) for each in (loss(pulled), loss(plain), added)]
+    for one, other, more in zip(*map(jax.tree.leaves, slopes), strict=True):
+        np.testing.assert_allclose(one, other + more, rtol=1e-9, atol=1e-12)
+    algorithm = transport.algorithm(200, p=0.5)
+    run = lambda problem: rsgda.solve(  # noqa: E731
+        problem, algorithm, theta, jnp.zeros(M), key=jr.key(0), steps=200
+    )
+    assert added(run(pulled).theta) < 0.9 * added(run(plain).theta)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "wrong"),
+    [
+        ([[0, 1, 2]], "k × 2"),
+        ([], "k × 2"),
+        ([[0.5, 1.0]], "whole numbers"),
+        ([[0, M]], r"got \[0, 12\] in row 0"),
+        ([[1, 1], [-1, 0]], "in row 1"),
+    ],
+)
+def test_wrong_pairs(clouds, network, pairs, wrong):
+    with pytest.raises(ValueError, match=f"`pairs` must be .*{wrong}"):
+        transport.matching(*clouds[:2], network, pairs=pairs)
+
+
+def test_pairs_of_a_sampler(clouds, network):
+    with pytest.raises(ValueError, match="not a sampler"):
+        transport.matching(one, clouds[1], network, batch_size=8, pairs=[[0, 1]])
+    with pytest.raises(ValueError, match="`pull` must be a positive"):
+        transport.matching(*clouds[:2], network, pairs=[[0, 1]], pull=0.0)

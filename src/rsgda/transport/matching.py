@@ -3,14 +3,16 @@
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from rsgda import _checks
 from rsgda._trees import PyTree
 from rsgda.problem import Problem
 from rsgda.projections import zero_sum_ball
 from rsgda.transport import clouds
 from rsgda.transport.costs import named
-from rsgda.transport.semidual import Mapped, Matched
+from rsgda.transport.semidual import Mapped, Matched, Pairs
 
 
 def matching(
@@ -24,6 +26,8 @@ def matching(
     b: Any = None,
     cost: Any = "quadratic",
     beta: float | None = None,
+    pairs: Any = None,
+    pull: float = 1.0,
 ) -> tuple[Problem, PyTree, Array]:
     r"""Return the problem of moving a cloud y onto a cloud x, with its start.
 
@@ -45,6 +49,8 @@ def matching(
         cost: "quadratic" ($\|x - y\|^2$), "cosine", `p_norm(...)`, or a function of two points.
         beta: with it the potentials are kept in the paper's set $\{\sum_j v_j = 0,
             \|v\| \le \beta\}$; without, they are free.
+        pairs: k × 2 places, of an x and of a y that are known to belong together; x must be points.
+        pull: with pairs, times the mean of their costs $c(x_i, f_\theta(y_j))$ is added to the loss.
 
     Returns:
         The problem, the network, and potentials of zero.
@@ -78,7 +84,29 @@ def matching(
     problem = Problem(
         loss,
         **of_x,
-        prepare=Mapped(y, loss.cost),
+        prepare=Mapped(y, loss.cost, _pairs(pairs, pull, x, len(y), made.dtype)),
         project_v=None if beta is None else zero_sum_ball(beta),
     )
     return problem, network, jnp.zeros(len(y), made.dtype)
+
+
+def _pairs(pairs: Any, pull: float, x: Any, n: int, dtype: Any) -> Pairs | None:
+    """Return pairs of places as points and places."""
+    if pairs is None:
+        return None
+    _checks.positive("pull", pull)
+    if callable(x):
+        raise ValueError("`pairs` are places in `x`, which must be points then, not a sampler.")
+    places, x = np.asarray(pairs), clouds.points("x", x, dtype)
+    if places.ndim != 2 or places.shape[1] != 2 or not len(places) or places.dtype.kind not in "iu":
+        raise ValueError(
+            "`pairs` must be whole numbers, k × 2, a place in x and one in y each, got "
+            f"{places.dtype} of shape {places.shape}."
+        )
+    wrong = np.flatnonzero(np.any((places < 0) | (places >= [len(x), n]), axis=1))
+    if len(wrong):
+        raise ValueError(
+            f"`pairs` must be places below {len(x):,} and {n:,}, got {places[wrong[0]].tolist()} "
+            f"in row {wrong[0]}."
+        )
+    return Pairs(x[places[:, 0]], jnp.asarray(places[:, 1]), jnp.asarray(pull, dtype))

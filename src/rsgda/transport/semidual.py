@@ -1,7 +1,7 @@
 """The semi-dual of entropic transport: a loss that is a maximum over potentials."""
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -79,14 +79,31 @@ class SemiDual:
         return semi_dual(v, self.costs(given, batch), self.nu, self.epsilon)
 
 
+class Moved(NamedTuple):
+    """What `matching` prepares of the network: the points that it makes of all y, for the cost.
+
+    Attributes:
+        targets: the points.
+        pulled: the mean cost of pairs that are known to belong together, times their weight.
+    """
+
+    targets: PyTree
+    pulled: Array | None
+
+
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, eq=False)
 class Matched(SemiDual):
     """The loss of `matching`: fixed x against what the network has made of all y."""
 
-    def costs(self, given: PyTree, batch: Array) -> Array:
+    def costs(self, given: Moved, batch: Array) -> Array:
         """Return the costs of x to the targets that `Mapped` has prepared."""
-        return self.cost.matrix(batch, given)
+        return self.cost.matrix(batch, given.targets)
+
+    def __call__(self, given: Moved, v: Array, batch: Array) -> Array:
+        """Return the semi-dual of a minibatch, and what pairs are pulled by."""
+        value = super().__call__(given, v, batch)
+        return value if given.pulled is None else value + given.pulled
 
 
 @jax.tree_util.register_dataclass
@@ -101,14 +118,36 @@ class Generated(SemiDual):
         return self.cost.matrix(jax.vmap(given)(batch), self.targets)
 
 
+class Pairs(NamedTuple):
+    """Points x that are known to belong to some of the y.
+
+    Attributes:
+        x: k × d.
+        places: in y, of each.
+        weight: of their mean cost.
+    """
+
+    x: Array
+    places: Array
+    weight: Array
+
+
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, eq=False)
 class Mapped:
-    """What `matching` prepares: the points that the network makes of all y, for the cost."""
+    """Makes of a network what its loss needs, for all y."""
 
     y: Array
     cost: Cost = dataclasses.field(metadata={"static": True})
+    pairs: Pairs | None = None
 
-    def __call__(self, network: PyTree) -> PyTree:
+    def __call__(self, network: PyTree) -> Moved:
         """Return the targets."""
-        return self.cost.targets(jax.vmap(network)(self.y))
+        made = jax.vmap(network)(self.y)
+        if self.pairs is None:
+            return Moved(self.cost.targets(made), None)
+        apart = jax.vmap(self._cost)(self.pairs.x, made[self.pairs.places])
+        return Moved(self.cost.targets(made), self.pairs.weight * jnp.mean(apart))
+
+    def _cost(self, x: Array, y: Array) -> Array:
+        return self.cost.matrix(x[None], self.cost.targets(y[None]))[0, 0]
