@@ -63,7 +63,8 @@ def run_document(document: Path, folder: Path) -> None:
 
 # These compile for up to a third of a minute each.
 LONG = (
-    "choosing.md", "robust.md", "transport.md", "writing-an-algorithm.md", "writing-a-problem.md",
+    "cells.md", "choosing.md", "robust.md", "transport.md", "writing-an-algorithm.md",
+    "writing-a-problem.md",
 )  # fmt: skip
 
 

@@ -13,7 +13,13 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "rsgda"
 
 LAYERS = [
-    ["_checks", "_lanczos", "_names", "_trees"],  # helpers that import nothing of the package
+    [
+        "_checks",
+        "_lanczos",
+        "_model_file",
+        "_names",
+        "_trees",
+    ],  # helpers, which import none
     ["problem", "projections", "_ascent", "_concavity", "_flat", "_update"],
     ["problems", "moves", "whole", "_start"],
     ["algorithms", "_search"],

@@ -15,7 +15,8 @@ import pytest
 from sklearn.base import clone
 
 import rsgda
-from rsgda.robust import RobustClassifier, model_file
+from rsgda import _model_file as model_file
+from rsgda.robust import RobustClassifier
 
 X = np.random.default_rng(0).normal(size=(24, 3))
 Y = np.array(["left", "middle", "right"])[np.digitize(X[:, 0] + X[:, 1], [-0.5, 0.5])]

@@ -273,6 +273,15 @@ def test_other_numbers_compile_nothing(clouds, network, matched):
     assert _advance._cache_size() == before  # pyright: ignore
 
 
+def test_the_algorithm_compiles_once(clouds, network, matched):
+    x, y, b = clouds
+    rsgda.solve(matched[0], transport.algorithm(3), *matched[1:], key=jr.key(0), steps=3)
+    before = _advance._cache_size()  # pyright: ignore
+    other = transport.matching(x + 1, 2 * y, network, epsilon=0.7, batch_size=8, b=b[::-1])
+    rsgda.solve(other[0], transport.algorithm(3), *other[1:], key=jr.key(0), steps=3)
+    assert _advance._cache_size() == before  # pyright: ignore
+
+
 def test_a_run_is_resumed_and_another_is_refused(clouds, network, matched, tmp_path):
     problem, theta, v = matched
     algorithm = rsgda.RSGDA(alpha=0.01, eta=transport.relative(0.2))

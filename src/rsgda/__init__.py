@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rsgda import projections as projections
     from rsgda import record as record
     from rsgda import robust as robust
+    from rsgda import singlecell as singlecell
     from rsgda import testing as testing
     from rsgda import theory as theory
     from rsgda import transport as transport
@@ -62,6 +63,7 @@ _MODULES = (
     "projections",
     "record",
     "robust",
+    "singlecell",
     "testing",
     "theory",
     "transport",

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rsgda._model_file import NOTE, WEIGHTS
 from rsgda.cli_robust.source import Known, Preparation
 from rsgda.reproduce.runner import write_aside
 from rsgda.robust.classifier import RobustClassifier
-from rsgda.robust.model_file import NOTE, WEIGHTS
 
 FORMAT, VERSION = "rsgda.robust.preparation", 1
 PREPARATION = "preparation.json"

@@ -14,13 +14,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from rsgda import _model_file
 from rsgda._trees import PyTree
 from rsgda.algorithms import RSGDA
 from rsgda.drive.result import Result, Status
 from rsgda.drive.solve import solve
 from rsgda.moves import Step
 from rsgda.robust import classifier_network as made
-from rsgda.robust import classifier_saved, model_file
+from rsgda.robust import classifier_saved
 from rsgda.robust.certificate import Certificate, certificate
 from rsgda.robust.classifier_door import (
     SETTINGS,
@@ -245,7 +246,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             path: a folder, made if need be; a model that it holds is replaced in one move.
         """
         check_is_fitted(self)
-        model_file.write(path, *classifier_saved.described(self))
+        _model_file.write(path, classifier_saved.KIND, *classifier_saved.described(self))
 
     @classmethod
     def load(

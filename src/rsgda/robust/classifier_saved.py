@@ -6,18 +6,20 @@ import os
 import re
 from typing import Any
 
+import jax
 import numpy as np
 
+from rsgda import _model_file
 from rsgda._names import short
 from rsgda._trees import is_number
 from rsgda.algorithms import ESGDA, RSGDA, SGDA, SGDmax
 from rsgda.robust import classifier_network as made
-from rsgda.robust import model_file
 from rsgda.robust.classifier_door import SETTINGS
 from rsgda.robust.penalty import check_range
 
 ALGORITHMS = {kind.__name__: kind for kind in (RSGDA, SGDA, ESGDA, SGDmax)}
 FITTED = {"n_features_in_": int, "n_iter_": int, "status_": str, "network_name_": str}
+KIND = _model_file.Kind("rsgda.robust.RobustClassifier", "classifier")
 HISTORY = "history."
 CHECK = "check"  # logits by which a loaded network is known
 WIDEST = 40_000  # bytes of a label
@@ -44,7 +46,7 @@ def described(classifier: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 def restored(kind: Any, path: str | os.PathLike[str], network: Any) -> Any:
     """Return the classifier of a folder."""
-    model = model_file.read_model(path)
+    model = _model_file.read_model(path, KIND)
     try:
         parameters = _parameters(kind, model, network)
         classifier = kind(**parameters)
@@ -62,8 +64,9 @@ def restored(kind: Any, path: str | os.PathLike[str], network: Any) -> Any:
     except Exception as error:
         raise ValueError(f"{path} holds no classifier of this version: {error}") from error
     weights = {_coef(place): shape for place, shape in enumerate(made.shapes(bare))}
-    expected = {**weights, CHECK: (len(classifier.classes_),)}
-    arrays = model_file.read_arrays(path, model, expected, HISTORY)
+    shapes = {**weights, CHECK: (len(classifier.classes_),)}
+    expected = {name: jax.ShapeDtypeStruct(shape, np.float32) for name, shape in shapes.items()}
+    arrays = _model_file.read_arrays(path, model, expected, HISTORY)
     classifier.coefs_ = [arrays[name] for name in weights]
     if not np.allclose(_checked(classifier), arrays[CHECK], rtol=1e-3, atol=1e-3, equal_nan=True):
         raise ValueError(

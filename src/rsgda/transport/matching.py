@@ -50,7 +50,7 @@ def matching(
         beta: with it the potentials are kept in the paper's set $\{\sum_j v_j = 0,
             \|v\| \le \beta\}$; without, they are free.
         pairs: k × 2 places, of an x and of a y that are known to belong together; x must be points.
-        pull: with pairs, times the mean of their costs $c(x_i, f_\theta(y_j))$ is added to the loss.
+        pull: times the mean of their costs $c(x_i, f_\theta(y_j))$ is added to the loss.
 
     Returns:
         The problem, the network, and potentials of zero.

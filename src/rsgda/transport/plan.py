@@ -112,11 +112,17 @@ class Sinkhorn(Potentials):
         Args:
             points: k × d.
         """
+        return self.turned().potential_x(points)
+
+    def turned(self) -> Potentials:
+        r"""Return the same plan seen from y: what each y gets from each x.
+
+        $$ w_i(y) \propto \mu_i e^{(u_i - c(x_i, y)) / \varepsilon}, \qquad \sum_i w_i(y) = 1 $$
+
+        Points x without weight are left out.
+        """
         held = np.flatnonzero(np.asarray(self.a) > 0)
-        turned = Potentials(
-            self.u[held], self.epsilon, self.x[held], self.a[held], Turned(self.cost)
-        )
-        return turned.potential_x(points)
+        return Potentials(self.u[held], self.epsilon, self.x[held], self.a[held], Turned(self.cost))
 
 
 @dataclasses.dataclass(frozen=True)

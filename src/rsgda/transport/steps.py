@@ -1,6 +1,7 @@
 """Step sizes in units that mean something, and an algorithm that has them."""
 
 import dataclasses
+import functools
 import math
 from typing import Any
 
@@ -42,8 +43,8 @@ def relative(value: float = 1.0) -> Relative:
 
     An ascent over all of x with $r = 1$ is, near the optimum, a Sinkhorn iteration. A minibatch of
     b samples hits few of n targets, if n is large: the potentials of those fall by up to
-    $r n \varepsilon / b$, those of the others rise by $r \varepsilon$. A smaller r has less noise, a
-    larger one follows the network sooner; the network minds the noise less than the delay.
+    $r n \varepsilon / b$, those of the others rise by $r \varepsilon$. A smaller r has less
+    noise, a larger one follows the network sooner; it minds the noise less than the delay.
 
     Args:
         value: r.
@@ -83,6 +84,10 @@ def algorithm(steps: int, *, p: float = 0.1) -> RSGDA:
     """
     _checks.whole("steps", steps, 1)
     _checks.probability("p", p)
-    descents = math.ceil(p * steps)
-    alpha = optax.lamb(optax.cosine_decay_schedule(SHARE, descents))
-    return RSGDA(p=p, alpha=alpha, eta=relative())
+    return RSGDA(p=p, alpha=_falling(math.ceil(p * steps)), eta=relative())
+
+
+# What is made anew is compiled anew.
+@functools.lru_cache
+def _falling(descents: int) -> optax.GradientTransformation:
+    return optax.lamb(optax.cosine_decay_schedule(SHARE, descents))

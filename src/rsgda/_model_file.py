@@ -11,20 +11,37 @@ import math
 import os
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
-FORMAT, VERSION = "rsgda.robust.RobustClassifier", 1
 NOTE = "model.json"
 WEIGHTS = "weights-*.npz"
 MOST = 2**26  # bytes of the note: more than any number of classes needs
 
-Shapes = dict[str, tuple[int, ...]]
+Expected = dict[str, jax.ShapeDtypeStruct]
+
+
+class Kind(NamedTuple):
+    """What is saved.
+
+    Attributes:
+        name: of its class,
+        noun: in a sentence,
+        version: and that of the format.
+    """
+
+    name: str
+    noun: str
+    version: int = 1
 
 
 def write(
-    path: str | os.PathLike[str], model: dict[str, Any], arrays: dict[str, np.ndarray]
+    path: str | os.PathLike[str],
+    kind: Kind,
+    model: dict[str, Any],
+    arrays: dict[str, np.ndarray],
 ) -> None:
     """Write a model into a folder; one that it holds is replaced, anything else is left alone."""
     folder = _place(path)
@@ -32,18 +49,18 @@ def write(
         raise ValueError(f"`path` must be a folder, {folder} is a file.")
     if folder.is_dir() and any(folder.iterdir()):
         try:
-            _note(folder)
+            _note(folder, kind)
         except ValueError as error:
             raise ValueError(
-                f"`path` must be a new or empty folder or one of a saved classifier, got {folder}: "
-                f"{error}"
+                f"`path` must be a new or empty folder or one of a saved {kind.noun}, got "
+                f"{folder}: {error}"
             ) from error
     folder.mkdir(parents=True, exist_ok=True)
     content = _packed(arrays)
     digest = hashlib.sha256(content).hexdigest()
     weights = f"weights-{digest[:12]}.npz"
     model = {**model, "weights": {"file": weights, "bytes": len(content), "sha256": digest}}
-    note = {"format": FORMAT, "version": VERSION, "sha256": _digest(model), "model": model}
+    note = {"format": kind.name, "version": kind.version, "sha256": _digest(model), "model": model}
     _write_aside(folder / weights, content)
     _write_aside(folder / NOTE, (json.dumps(note, indent=1, allow_nan=False) + "\n").encode())
     for old in folder.glob(WEIGHTS):
@@ -51,17 +68,17 @@ def write(
             old.unlink()
 
 
-def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_model(path: str | os.PathLike[str], kind: Kind) -> dict[str, Any]:
     """Return the plain data of a saved model."""
     folder = _place(path)
-    note = _note(folder)
+    note = _note(folder, kind)
     version = note.get("version")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise ValueError(f"{folder / NOTE} is damaged: its version is {version!r:.80}.")
-    if version > VERSION:
+    if version > kind.version:
         raise ValueError(
-            f"{folder} was saved by a newer rsgda (format {version}, this one reads {VERSION}); "
-            "update rsgda."
+            f"{folder} was saved by a newer rsgda (format {version}, this one reads "
+            f"{kind.version}); update rsgda."
         )
     model = note.get("model")
     if not isinstance(model, dict) or note.get("sha256") != _digest(model):
@@ -70,14 +87,14 @@ def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def read_arrays(
-    path: str | os.PathLike[str], model: dict[str, Any], expected: Shapes, others: str
+    path: str | os.PathLike[str], model: dict[str, Any], expected: Expected, others: str
 ) -> dict[str, np.ndarray]:
     """Return the arrays of a saved model.
 
     Args:
         path: the folder.
         model: its plain data.
-        expected: names and shapes of float32 arrays that must be there.
+        expected: names, shapes and types of arrays that must be there.
         others: vectors of numbers may be there, too, whose names begin with this.
     """
     folder = _place(path)
@@ -104,9 +121,9 @@ def _place(path: str | os.PathLike[str]) -> Path:
     return Path(path).expanduser()
 
 
-def _note(folder: Path) -> dict[str, Any]:
+def _note(folder: Path, kind: Kind) -> dict[str, Any]:
     if not folder.is_dir():
-        raise ValueError(f"`path` must be the folder of a saved classifier, {folder} is none.")
+        raise ValueError(f"`path` must be the folder of a saved {kind.noun}, {folder} is none.")
     content = _read(folder / NOTE, MOST)
     if len(content) > MOST:
         raise ValueError(f"{folder / NOTE} is damaged: it is longer than {MOST} bytes.")
@@ -114,8 +131,8 @@ def _note(folder: Path) -> dict[str, Any]:
         note = json.loads(content.decode("utf-8"), parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{folder / NOTE} is damaged: {error}") from error
-    if not isinstance(note, dict) or note.get("format") != FORMAT:
-        raise ValueError(f"{folder / NOTE} is not that of a saved classifier.")
+    if not isinstance(note, dict) or note.get("format") != kind.name:
+        raise ValueError(f"{folder / NOTE} is not that of a saved {kind.noun}.")
     return note
 
 
@@ -144,7 +161,7 @@ def _packed(arrays: dict[str, np.ndarray]) -> bytes:
     return file.getvalue()
 
 
-def _unpacked(content: bytes, expected: Shapes, others: str) -> dict[str, np.ndarray]:
+def _unpacked(content: bytes, expected: Expected, others: str) -> dict[str, np.ndarray]:
     """Read arrays; each is compared with what it must be before memory is taken for it."""
     found = {}
     with zipfile.ZipFile(io.BytesIO(content)) as packed:
@@ -157,7 +174,9 @@ def _unpacked(content: bytes, expected: Shapes, others: str) -> dict[str, np.nda
                     raise ValueError(f"{info.filename:.80} is of another version")
                 shape, columns, dtype = np.lib.format.read_array_header_1_0(member)
                 other = name.startswith(others) and len(shape) == 1 and dtype.kind in "biuf"
-                if columns or not (other or (dtype == np.float32 and shape == expected.get(name))):
+                wanted = expected.get(name)
+                fits = wanted is not None and (dtype, shape) == (wanted.dtype, wanted.shape)
+                if columns or not (other or fits):
                     raise ValueError(f"{name:.80} is {dtype}{list(shape)}")
                 size = math.prod(shape) * dtype.itemsize
                 data = member.read(size + 1)

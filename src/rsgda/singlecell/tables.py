@@ -1,0 +1,133 @@
+"""Cells in AnnData or in arrays: what is read of them, and what is written."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Cells as a matrix.
+
+    Attributes:
+        matrix: cells × features, an array or a sparse matrix in rows.
+        cells: their names,
+        features: and those of the columns.
+        data: the AnnData that it comes from, if any.
+    """
+
+    matrix: Any
+    cells: np.ndarray
+    features: np.ndarray
+    data: Any = None
+
+    def column(self, which: str, key: Any) -> np.ndarray:
+        """Return a label for each cell as a string, "" where there is none: obs[key], or given."""
+        if isinstance(key, str):
+            if self.data is None:
+                raise ValueError(
+                    f"`{which}` names a column of obs, which arrays do not have; give a label for "
+                    "each cell."
+                )
+            if key not in self.data.obs:
+                raise ValueError(
+                    f"`{which}` must be a column of obs, {list(self.data.obs.columns)}, got "
+                    f"{key!r}."
+                )
+            key = self.data.obs[key].to_numpy()
+        values = np.asarray(key, object)
+        if values.shape != (len(self.cells),):
+            raise ValueError(
+                f"`{which}` must hold a label for each of {len(self.cells):,} cells, got the shape "
+                f"{values.shape}."
+            )
+        none = np.array([value is None or value != value for value in values])
+        return np.where(none, "", values.astype(str)).astype(str)
+
+
+def is_anndata(data: Any) -> bool:
+    """Say whether something is AnnData, without importing it."""
+    return all(hasattr(data, name) for name in ("obs_names", "var_names", "obsm", "uns"))
+
+
+def read(which: str, data: Any, layer: str | None = None, obsm: str | None = None) -> Table:
+    """Return cells as a matrix.
+
+    Args:
+        which: the name of the argument that they are.
+        data: AnnData, in memory or backed by a file, or an array, or a sparse matrix.
+        layer: of it, in place of `X`.
+        obsm: of it, in place of `X`.
+    """
+    if layer is not None and obsm is not None:
+        raise ValueError(
+            f"`{which}_layer` and `{which}_obsm` exclude each other, got {layer!r} and {obsm!r}."
+        )
+    if not is_anndata(data):
+        if layer is not None or obsm is not None:
+            raise ValueError(f"`{which}` must be AnnData to have layers or obsm, got an array.")
+        matrix = _matrix(which, data)
+        names = [np.arange(size).astype(str) for size in matrix.shape]
+        return Table(matrix, *names)
+    if obsm is not None:
+        held = _chosen(which, "obsm", data.obsm, obsm)
+        columns = getattr(held, "columns", None)
+        matrix = _matrix(f"{which}_obsm", held)
+        features = (
+            np.array([f"{obsm}{i + 1}" for i in range(matrix.shape[1])])
+            if columns is None
+            else np.asarray(columns, str)
+        )
+    else:
+        held = data.X if layer is None else _chosen(which, "layers", data.layers, layer)
+        if held is None:
+            raise ValueError(f"`{which}` has no X; name a layer or an obsm of it.")
+        matrix = _matrix(which, held)
+        features = np.asarray(data.var_names, str)
+    return Table(matrix, np.asarray(data.obs_names, str), features, data)
+
+
+def _chosen(which: str, kind: str, held: Any, name: str) -> Any:
+    if name not in held:
+        one = "layer" if kind == "layers" else "obsm"
+        raise ValueError(f"`{which}_{one}` must be one of {list(held)}, got {name!r}.")
+    return held[name]
+
+
+def _matrix(which: str, held: Any) -> Any:
+    """Return an array or a sparse matrix of finite numbers, in memory."""
+    if hasattr(held, "to_memory"):  # sparse, and backed by a file
+        held = held.to_memory()
+    if sp.issparse(held):
+        held = sp.csr_matrix(held)
+        values = held.data
+    else:
+        try:
+            held = np.asarray(held)
+            values = held = held if held.dtype.kind == "f" else held.astype(float)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"`{which}` must be numbers, cells × features.") from error
+    if held.ndim != 2 or 0 in held.shape:
+        raise ValueError(
+            f"`{which}` must have cells and features, got the shape {tuple(held.shape)}."
+        )
+    wrong = int(np.sum(~np.isfinite(values)))
+    if wrong:
+        raise ValueError(f"`{which}` must be finite, got NaN or infinity in {wrong:,} places.")
+    return held
+
+
+def plain(value: Any) -> Any:
+    """Return what an h5ad file and JSON can hold of a setting: no None, no tuple, no object."""
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items() if each is not None}
+    if isinstance(value, np.ndarray | str | bool | int | float):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, tuple | list):
+        numbers = bool(value) and all(isinstance(each, int | float) for each in value)
+        return np.asarray(value) if numbers else np.array([str(each) for each in value], str)
+    return str(value)
