@@ -179,6 +179,7 @@ def test_gammas_are_found(seed, steepness):
     assert np.all(np.diff([at.gamma for at in found.inner]) > 0)
 
 
+@pytest.mark.slow
 def test_a_search_that_finds_nothing_says_so(monkeypatch):
     monkeypatch.setattr(certificates, "DOUBLINGS", 1)
     found = certified(3, 20.0, gamma=None)

@@ -432,6 +432,7 @@ def test_certify_finds_its_gammas(place, tmp_path):
     assert "stays under the upper line" in words
 
 
+@pytest.mark.slow
 def test_an_estimate_is_called_one_everywhere(place, tmp_path):
     out = tmp_path / "out"
     shown = run("robust", "certify", place / "model", place / "test.csv", "--rho", "0.1",

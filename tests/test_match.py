@@ -111,6 +111,7 @@ def test_an_h5ad_file_holds_it_all(matcher, tmp_path):
     assert back.obs["rsgda_match"].astype(str).tolist() == matcher.adata.obs["rsgda_match"].tolist()
 
 
+@pytest.mark.slow
 def test_a_copy_leaves_the_source_alone(source, target):
     before = source.copy()
     matcher = sc.match(source, target, copy=True, **QUICK)

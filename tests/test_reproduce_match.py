@@ -148,6 +148,7 @@ def test_cells_are_run_once_and_drawn(target, tmp_path, monkeypatch):
     json.dumps(first.settings)
 
 
+@pytest.mark.slow
 def test_what_is_evaluated_is_transport_of_the_mapped_cells():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(40, 3)), rng.normal(size=(25, 4))

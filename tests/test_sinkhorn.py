@@ -249,6 +249,7 @@ def test_far_targets_that_get_nothing_in_float32():
     np.testing.assert_allclose(found.plan_rows(slice(None)).sum(axis=0), [0.5, 0.5], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_divergence(clouds):
     x, y, a, b = clouds
     parts = [

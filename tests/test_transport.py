@@ -479,11 +479,21 @@ def test_pairs_add_their_mean_cost(clouds, network):
     slopes = [eqx.filter_grad(each)(theta) for each in (loss(pulled), loss(plain), added)]
     for one, other, more in zip(*map(jax.tree.leaves, slopes), strict=True):
         np.testing.assert_allclose(one, other + more, rtol=1e-9, atol=1e-12)
-    algorithm = transport.algorithm(200, p=0.5)
-    run = lambda problem: rsgda.solve(  # noqa: E731
-        problem, algorithm, theta, jnp.zeros(M), key=jr.key(0), steps=200
-    )
-    assert added(run(pulled).theta) < 0.9 * added(run(plain).theta)
+
+
+@pytest.mark.slow
+def test_pairs_are_pulled_together(clouds, network):
+    x, y, _ = clouds
+    pairs = np.array([[3, 5], [30, 0], [7, 5]])
+
+    def apart(**options):
+        problem, theta, v = transport.matching(x, y, network, batch_size=8, **options)
+        algorithm = transport.algorithm(200, p=0.5)
+        net = rsgda.solve(problem, algorithm, theta, v, key=jr.key(0), steps=200).theta
+        made = np.asarray(jax.vmap(net)(jnp.asarray(y)))
+        return np.mean(np.sum((x[pairs[:, 0]] - made[pairs[:, 1]]) ** 2, axis=1))
+
+    assert apart(pairs=pairs, pull=2.5) < 0.9 * apart()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from rsgda._trees import PyTree
 from rsgda.transport.costs import Cost
 
 CHUNK = 2**20  # costs at once; rows in a chunk are this over n
-SMALL = 1e-30  # a column that gets less of a chunk may be zero by underflow
+SMALL = 1e-30  # a target that gets less may have lost some of it, or all, to underflow
 
 
 class Rows(NamedTuple):
@@ -52,30 +52,38 @@ def look(cost: Cost, rows: Rows, targets: PyTree, v: Array, nu: Array, epsilon: 
        u_i = -\varepsilon \log \sum_j \nu_j e^{(v_j - c_{ij})/\varepsilon}, \quad
        \bar w_j = \sum_i \mu_i w_j(x_i) $$
     """
-    shifted = v / epsilon + jnp.log(nu)
+    shifted, over = v / epsilon + jnp.log(nu), 1 / epsilon
+    ones = jnp.ones_like(v)
 
-    def part(carry: tuple[Array, ...], chunk: Rows) -> tuple[tuple[Array, ...], None]:
-        total, lost, log_mean = carry
-        exponents = shifted - cost.matrix(chunk.points, targets) / epsilon
-        top = jnp.max(exponents, axis=1, keepdims=True)
-        scaled = jnp.exp(exponents - top)
-        sums = jnp.sum(scaled, axis=1)
+    def exponents(points: Array) -> Array:
+        return shifted - cost.matrix(points, targets) * over
+
+    def part(carry: tuple[Array, ...], chunk: Rows) -> tuple[tuple[Array, ...], Array]:
+        total, lost, mean = carry
+        values = exponents(chunk.points)
+        top = jnp.max(values, axis=1, keepdims=True)
+        scaled = jnp.exp(values - top)
+        sums = scaled @ ones  # by a product, which is twice as fast as a reduction
         log_sums = jnp.log(sums) + top[:, 0]
         mu = jnp.exp(chunk.log_mu)
         # Kahan's sum: many chunks add up to no more rounding than one.
         add = -epsilon * jnp.sum(mu * log_sums) - lost
         new = total + add
-        gets = (mu / sums) @ scaled
+        return (new, (new - total) - add, mean + (mu / sums) @ scaled), log_sums
 
-        def exactly() -> Array:
-            return logsumexp(exponents + (chunk.log_mu - log_sums)[:, None], axis=0)
+    def exactly() -> Array:
+        """Pass over x again, in the logarithm: a target that hardly gets anything has one, too."""
 
-        log_gets = lax.cond(jnp.min(gets) < SMALL, exactly, lambda: jnp.log(gets))
-        return (new, (new - total) - add, jnp.logaddexp(log_mean, log_gets)), None
+        def more(log_mean: Array, at: tuple[Rows, Array]) -> tuple[Array, None]:
+            chunk, log_sums = at
+            logs = exponents(chunk.points) + (chunk.log_mu - log_sums)[:, None]
+            return jnp.logaddexp(log_mean, logsumexp(logs, axis=0)), None
+
+        return lax.scan(more, jnp.full_like(v, -jnp.inf), (rows, log_sums))[0]
 
     zero = jnp.zeros((), v.dtype)
-    start = (zero, zero, jnp.full_like(v, -jnp.inf))
-    (total, _, log_mean), _ = lax.scan(part, start, rows)
+    (total, _, mean), log_sums = lax.scan(part, (zero, zero, jnp.zeros_like(v)), rows)
+    log_mean = lax.cond(jnp.min(mean) < SMALL, exactly, lambda: jnp.log(mean))
     return Seen(v @ nu + total, log_mean)
 
 
