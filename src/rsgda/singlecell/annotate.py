@@ -51,9 +51,9 @@ def annotated(
     matcher = dataclasses.replace(matcher, scores=found)
     if source.data is None:
         return matcher
-    data = source.data.copy() if copy and not source.data.isbacked else source.data
-    if copy and source.data.isbacked:
-        data = source.data.to_memory()
+    data = source.data
+    if copy:
+        data = data.to_memory() if data.isbacked else data.copy()
     place, confidence = matcher.match()
     data.obsm[f"X_{KEY}"] = matcher.target.undo(made)
     data.obs[f"{KEY}_match"] = matcher.target_cells[place]

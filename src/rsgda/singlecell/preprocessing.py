@@ -18,11 +18,9 @@ BINS = 20  # of genes by their mean, in which dispersions are compared
 class Step:
     """One step of preprocessing. `fitted` learns from cells what `apply` and `undo` need.
 
-    `undo` takes points back to the units before the step, as far as that can be: `lossy` says that
-    something of them is not known any more.
+    `undo` takes points back to the units before the step, as far as that can be.
     """
 
-    lossy: ClassVar[bool] = False
     counts: ClassVar[bool] = False  # whether it wants counts, which are not negative
 
     @property
@@ -64,7 +62,6 @@ class normalize_total(Step):
     """
 
     target_sum: float = 1e4
-    lossy: ClassVar[bool] = True
     counts: ClassVar[bool] = True
 
     def __post_init__(self):
@@ -135,7 +132,6 @@ class highly_variable(Step):
     """
 
     n_top: int = 2_000
-    lossy: ClassVar[bool] = True
 
     def __post_init__(self):
         _checks.whole("n_top", self.n_top, 1)
@@ -203,7 +199,6 @@ class pca(Step):
 
     n_comps: int = 50
     seed: int = 0
-    lossy: ClassVar[bool] = True
 
     def __post_init__(self):
         _checks.whole("n_comps", self.n_comps, 1)
@@ -323,7 +318,7 @@ def normalized_dispersion(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
 
 def least(cells: Any) -> float:
     """Return the smallest value of a matrix."""
-    return float(cells.min()) if min(cells.shape) else 0.0
+    return float(cells.min())
 
 
 def dense(cells: Any) -> np.ndarray:

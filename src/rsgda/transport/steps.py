@@ -73,9 +73,8 @@ def algorithm(steps: int, *, p: float = 0.1) -> RSGDA:
 
     Args:
         steps: of the run.
-        p: the probability of a descent. In `matching` an ascent costs about a tenth of a descent,
-            so that p = 0.1 spends as much time on either; for `generation`, where both cost the
-            same, take 0.5.
+        p: the probability of a descent. In `matching` an ascent costs less than a tenth of a
+            descent; for `generation`, where both cost about the same, take 0.5.
 
     >>> algorithm(6_000).p, algorithm(6_000).eta
     (0.1, relative(1.0))
