@@ -242,6 +242,8 @@ def test_what_is_known_tells_cells_apart(how):
         ({"epsilon": 0.0}, "`epsilon` must be"),
         ({"guide": -1.0}, "`guide` must be"),
         ({"steps": 0}, "`steps` must be"),
+        ({"hidden": 8}, "`hidden` must be whole numbers"),
+        ({"hidden": (8, 0)}, r"`hidden\[1\]` must be a whole number"),
     ],
 )
 def test_wrong_options(source, target, options, wrong):

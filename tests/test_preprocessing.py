@@ -109,8 +109,9 @@ def test_a_gene_that_does_not_vary_is_not_chosen():
 @pytest.mark.parametrize(
     ("steps", "wrong"),
     [
-        (["log1p"], "`source_steps` must be steps"),
-        ([sc.log1p], "`source_steps` must be steps"),
+        (["log1p"], "`source_steps` must be a list of steps"),
+        ([sc.log1p], "`source_steps` must be a list of steps"),
+        (None, "`source_steps` must be a list of steps"),
         ([sc.scale(), sc.log1p()], "log1p wants counts, which are not negative"),
         ([sc.pca(13)], "`n_comps` must be at most 12"),
     ],

@@ -134,6 +134,10 @@ def match(
     _checks.whole("steps", steps, 1)
     _checks.whole("seed", seed, 0)
     _checks.positive("guide", guide)
+    if not isinstance(hidden, tuple | list):
+        raise ValueError(f"`hidden` must be whole numbers, one for each layer, got {hidden!r}.")
+    for i, size in enumerate(hidden):
+        _checks.whole(f"hidden[{i}]", size, 1)
     of_source = tables.read("source", source, source_layer, source_obsm)
     of_target = tables.read("target", target, target_layer, target_obsm)
     if paired and len(of_source.cells) != len(of_target.cells):
@@ -174,8 +178,8 @@ def match(
         )
     solved = _plan(sides, result, inside, seed, progress=progress)
     settings = {
-        "source": {"layer": source_layer, "obsm": source_obsm, "steps": _told(source_steps)},
-        "target": {"layer": target_layer, "obsm": target_obsm, "steps": _told(target_steps)},
+        "source": {"layer": source_layer, "obsm": source_obsm, "steps": _told(before)},
+        "target": {"layer": target_layer, "obsm": target_obsm, "steps": _told(after)},
         "guide": guide, "shared": 0 if sides.shared is None else len(sides.shared.source),
         "labels": list(sides.labels), "pairs": 0 if known is None else len(known),
         "epsilon": float(regular), "hidden": list(hidden), "batch_size": batch_size,
@@ -307,8 +311,8 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in ("rsgda", "jax", "numpy")}
 
 
-def _told(steps: Any) -> list[str]:
-    return [repr(step) for step in steps]
+def _told(fitted: preprocessing.Preprocessing) -> list[str]:
+    return [repr(step) for step in fitted.steps]
 
 
 def _nonzero(spread: np.ndarray) -> np.ndarray:

@@ -275,12 +275,11 @@ class Preprocessing:
 
 def fit(which: str, steps: Any, table: Table) -> tuple[Preprocessing, np.ndarray]:
     """Fit steps to cells, one after the other; return them and the cells after all."""
-    steps = tuple(steps)
+    steps = tuple(steps) if isinstance(steps, tuple | list) else (steps,)
     wrong = [step for step in steps if not isinstance(step, Step)]
     if wrong:
         raise ValueError(
-            f"`{which}` must be steps of rsgda.singlecell, such as log1p() or scale(), got "
-            f"{wrong[0]!r:.80}."
+            f"`{which}` must be a list of steps, such as [log1p(), scale()], got {wrong[0]!r:.80}."
         )
     cells, names, learnt = table.matrix, table.features, []
     for step in steps:
