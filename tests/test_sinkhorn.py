@@ -13,6 +13,7 @@ from scipy.special import logsumexp, rel_entr
 
 from rsgda import transport
 from rsgda.transport import stream
+from rsgda.transport.costs import Given, Quadratic
 
 N, M, D = 37, 23, 3
 
@@ -238,6 +239,28 @@ def test_float32_is_accurate(scale, offset):
     )
     assert found.potentials[1].dtype == jnp.float32
     np.testing.assert_allclose(found.value, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("group", [4, 9, 256])
+@pytest.mark.parametrize("far", [0, 1, 9, M - 1])
+def test_a_pass_sees_targets_that_get_next_to_nothing(monkeypatch, clouds, group, far):
+    """In float32, several groups of them or one, held against float64 and the whole matrix."""
+    monkeypatch.setattr(stream, "GROUP", group)
+    x, y, a, b = clouds
+    y = y.copy()
+    y[3 : 3 + far] += 9.0
+    v = np.linspace(-0.5, 0.5, M)
+    logs = (v - cdist(x, y, "sqeuclidean")) / 0.2 + np.log(b)
+    log_sums = logsumexp(logs, axis=1)
+    wanted = logsumexp(logs - log_sums[:, None] + np.log(a)[:, None], axis=0)
+    assert np.sum(wanted < np.log(stream.SMALL)) >= min(far, M - 3) * 0.9
+    x, y, v, a, b, epsilon = (jnp.asarray(each, jnp.float32) for each in (x, y, v, a, b, 0.2))
+    for cost in (Quadratic(), Given(lambda x, y: jnp.sum((x - y) ** 2))):
+        rows = stream.chunked(x, a, M)
+        seen = stream.look(rows, cost.targets(y), v, b, epsilon, cost=cost)
+        # Squares of 300, of which float32 keeps 3e-5, over epsilon.
+        np.testing.assert_allclose(seen.log_mean, wanted, rtol=1e-6, atol=5e-4)
+        np.testing.assert_allclose(np.ravel(seen.u)[:N], -0.2 * log_sums, rtol=1e-6, atol=1e-4)
 
 
 def test_far_targets_that_get_nothing_in_float32():

@@ -120,6 +120,11 @@ class Guided(Cost):
         """Return points about their mean, and labels."""
         return Quadratic().targets(y[:, : -self.labels]), y[:, -self.labels :]
 
+    def some(self, targets: Any, places: Array) -> Any:
+        """Return those at these places."""
+        points, known = targets
+        return Quadratic().some(points, places), known[places]
+
     def matrix(self, x: Array, targets: Any) -> Array:
         """Return the costs."""
         points, known = targets

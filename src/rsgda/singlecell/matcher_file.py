@@ -19,8 +19,8 @@ from rsgda.transport.plan import Sinkhorn
 
 KIND = _model_file.Kind("rsgda.singlecell.Matcher", "matcher")
 HISTORY = "history."
-PLAN = ("v", "epsilon", "y", "b", "x", "a", "u")
-FOUND = ("value", "gap", "error", "converged", "iterations")
+PLAN = ("v", "epsilon", "y", "b", "x", "a", "u", "marginal")
+FOUND = ("value", "error", "converged", "iterations")
 
 
 def save(matcher: Any, path: str | os.PathLike[str]) -> None:

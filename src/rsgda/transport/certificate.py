@@ -1,7 +1,5 @@
 """How far a value of the semi-dual can be from the optimum."""
 
-from typing import NamedTuple
-
 import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import xlogy
@@ -13,26 +11,18 @@ from rsgda.transport.costs import Cost
 ROUNDINGS = 8  # of the largest potentials, that a value may be off
 
 
-class Judged(NamedTuple):
-    """A value with its certificate.
-
-    Attributes:
-        u: the potentials of x, those that fill up its last chunk included.
-        value: of the semi-dual.
-        gap: what the optimum can be above it.
-        error: what the plan is off the marginal nu.
-    """
-
-    u: Array
-    value: Array
-    gap: Array
-    error: Array
-
-
-def judged(
-    rows: stream.Rows, targets: PyTree, v: Array, nu: Array, epsilon: Array, mu: Array, cost: Cost
-) -> Judged:
-    r"""Return the value at v and the smaller of two bounds on what the optimum is above it.
+def gap_at(
+    rows: stream.Rows,
+    targets: PyTree,
+    v: Array,
+    nu: Array,
+    epsilon: Array,
+    u: Array,
+    gets: Array,
+    *,
+    cost: Cost,
+) -> Array:
+    r"""Return the smaller of two bounds on what the optimum is above the value at v.
 
     One is that of concavity, $\frac12 \|\nu - \bar w\|_1 (\max_i \operatorname{osc}_j c_{ij} +
     \operatorname{osc} v)$. The other is the cost of a plan with both marginals: targets keep the
@@ -53,22 +43,22 @@ def judged(
         v: their potentials.
         nu: their weights.
         epsilon: the regularisation.
-        mu: the weights of x, in the order of `rows`.
+        u: the potentials of x that belong to v, in chunks.
+        gets: what the targets get.
         cost: of moving mass.
 
     Source: the first is ours by concavity; the plan is that of Altschuler, Weed and Rigollet
     (2017), Algorithm 2.
     """
-    seen = stream.look(cost, rows, targets, v, nu, epsilon)
-    gets = jnp.exp(seen.log_mean)
     error = jnp.sum(jnp.abs(nu - gets))
-    shares = jnp.minimum(1, jnp.exp(jnp.log(nu) - seen.log_mean))
+    shares = jnp.minimum(1, nu / gets)
     lacking = jnp.maximum(nu - gets, 0)
     total = jnp.minimum(jnp.sum(lacking), 1)  # it is, but for rounding
     spare = jnp.where(total > 0, total, 1)
-    end = stream.end(cost, rows, targets, v, nu, epsilon, shares, lacking / spare)
+    end = stream.end(cost, rows, targets, v, nu, epsilon, u, shares, lacking / spare)
+    mu, of_x = jnp.exp(rows.log_mu).ravel(), u.ravel()
     left = mu * end.lacks
-    moved = jnp.sum(left * (end.elsewhere - end.u)) - v @ lacking
+    moved = jnp.sum(left * (end.elsewhere - of_x)) - v @ lacking
     entropy = (
         jnp.sum(xlogy(gets * shares, shares))
         + jnp.sum(xlogy(left, end.lacks))
@@ -79,5 +69,5 @@ def judged(
     by_plan = moved + epsilon * entropy
     by_concavity = error / 2 * (end.spread + jnp.ptp(v))
     gap = jnp.maximum(jnp.minimum(by_plan, by_concavity), 0)
-    rounding = ROUNDINGS * jnp.finfo(v.dtype).eps * (jnp.max(jnp.abs(end.u)) + jnp.max(jnp.abs(v)))
-    return Judged(end.u, seen.value, gap + rounding, error)
+    largest = jnp.max(jnp.abs(of_x)) + jnp.max(jnp.abs(v))
+    return gap + ROUNDINGS * jnp.finfo(v.dtype).eps * largest

@@ -36,6 +36,14 @@ class Cost:
         """Return the costs of b points x, b × n."""
         raise NotImplementedError
 
+    def some(self, targets: Any, places: Array) -> Any:
+        """Return what `matrix` needs of the targets at these places."""
+        return jax.tree.map(lambda leaf: leaf[places], targets)
+
+    def exponents(self, x: Array, targets: Any, v: Array, nu: Array, epsilon: Array) -> Array:
+        r"""Return $(v_j - c(x_i, y_j)) / \varepsilon + \log \nu_j$, b × n."""
+        return (v - self.matrix(x, targets)) / epsilon + jnp.log(nu)
+
 
 @dataclasses.dataclass(frozen=True)
 class Quadratic(Cost):
@@ -52,6 +60,17 @@ class Quadratic(Cost):
         x = x - targets.centre
         inner = jnp.matmul(x, targets.points.T, precision=lax.Precision.HIGHEST)
         return jnp.sum(x * x, axis=1)[:, None] + (targets.squares - 2 * inner)
+
+    def some(self, targets: Centred, places: Array) -> Centred:
+        """Return points about the same mean."""
+        return Centred(targets.points[places], targets.squares[places], targets.centre)
+
+    def exponents(self, x: Array, targets: Centred, v: Array, nu: Array, epsilon: Array) -> Array:
+        """Return what `matrix` leads to; all but sums is done to x and to y, not to their pairs."""
+        x = x - targets.centre
+        inner = jnp.matmul(x * (2 / epsilon), targets.points.T, precision=lax.Precision.HIGHEST)
+        of_y = (v - targets.squares) / epsilon + jnp.log(nu)
+        return (inner + of_y) - (jnp.sum(x * x, axis=1) / epsilon)[:, None]
 
     def __repr__(self) -> str:
         return "quadratic"

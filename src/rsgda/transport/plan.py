@@ -1,6 +1,7 @@
 """A solved transport problem: its value with a certificate, potentials, and the plan on demand."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ from jax import Array
 
 from rsgda._trees import PyTree
 from rsgda.transport import stream
-from rsgda.transport.certificate import judged
+from rsgda.transport.certificate import gap_at
 from rsgda.transport.costs import Cost
 from rsgda.transport.potentials import Potentials
 
@@ -31,10 +32,8 @@ class Sinkhorn(Potentials):
         x: the points that it comes from.
         a: their weights.
         u: the potentials of x.
+        marginal: $\bar w$, what the plan gives each y, which should be its weight.
         value: $F(v) \le W_\varepsilon$.
-        gap: what $W_\varepsilon$ can be above it, the smaller of two bounds: $\frac12
-            \|\nu - \bar w\|_1 (\max_i \operatorname{osc}_j c_{ij} + \operatorname{osc} v)$, and
-            what a plan that meets both marginals costs above it (see `certificate.judged`).
         error: $\|\nu - \bar w\|_1$.
         converged: whether the error came to what was asked for; None for `semidiscrete`, where
             none is.
@@ -44,8 +43,8 @@ class Sinkhorn(Potentials):
     x: Array
     a: Array
     u: Array
+    marginal: Array
     value: float
-    gap: float
     error: float
     converged: bool | None
     iterations: float
@@ -54,6 +53,22 @@ class Sinkhorn(Potentials):
     def potentials(self) -> tuple[Array, Array]:
         """The potentials u of x and v of y."""
         return self.u, self.v
+
+    @functools.cached_property
+    def gap(self) -> float:
+        r"""What $W_\varepsilon$ can be above `value`.
+
+        The smaller of two bounds: $\frac12 \|\nu - \bar w\|_1 (\max_i \operatorname{osc}_j c_{ij}
+        + \operatorname{osc} v)$, and what a plan that meets both marginals costs above it (see
+        `certificate.gap_at`). It takes one more pass over x, when it is first asked for.
+        """
+        rows = stream.chunked(self.x, self.a, len(self.y))
+        u = stream.filled(self.u, rows.log_mu.shape[1])
+        targets = self.cost.targets(self.y)
+        found = _gap(
+            rows, targets, self.v, self.b, self.epsilon, u, self.marginal, cost=self.cost
+        )  # fmt: skip
+        return float(found)
 
     def __repr__(self) -> str:
         """Show what was found."""
@@ -137,26 +152,43 @@ class Turned(Cost):
 
 
 def solved(
-    at: Potentials, x: Array, a: Array, *, converged: bool | None, iterations: float
+    at: Potentials,
+    x: Array,
+    a: Array,
+    *,
+    converged: bool | None,
+    iterations: float,
+    seen: stream.Seen | None = None,
 ) -> Sinkhorn:
-    """Return what potentials of y tell about a cloud x, whatever they are."""
-    at = dataclasses.replace(at, v=at.v - jnp.mean(at.v))
-    rows = stream.chunked(x, a, len(at.y))
-    found = _judged(
-        rows, at.cost.targets(at.y), at.v, at.b, at.epsilon, jnp.exp(rows.log_mu).ravel(),
-        cost=at.cost,
-    )  # fmt: skip
+    """Return what potentials of y tell about a cloud x, whatever they are.
+
+    Args:
+        at: the potentials.
+        x: the points of the cloud.
+        a: their weights.
+        converged: whether they are as good as was asked for.
+        iterations: passes over x that they took.
+        seen: in a pass at these potentials, if there was one.
+    """
+    middle = jnp.mean(at.v)
+    shifted = dataclasses.replace(at, v=at.v - middle)
+    if seen is None:
+        rows = stream.chunked(x, a, len(at.y))
+        targets = at.cost.targets(at.y)
+        seen = stream.Seen(*_look(rows, targets, at.v, at.b, at.epsilon, cost=at.cost))
+    marginal = jnp.exp(seen.log_mean)
     return Sinkhorn(
-        **vars(at),
+        **vars(shifted),
         x=x,
         a=a,
-        u=found.u[: len(x)],
-        value=float(found.value),
-        gap=float(found.gap),
-        error=float(found.error),
+        u=seen.u.ravel()[: len(x)] + middle,
+        marginal=marginal,
+        value=float(seen.value),
+        error=float(jnp.sum(jnp.abs(at.b - marginal))),
         converged=converged,
         iterations=iterations,
     )
 
 
-_judged = stream.compiled(judged)
+_look = stream.compiled(stream.look)
+_gap = stream.compiled(gap_at)

@@ -6,12 +6,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.nn import logsumexp
+from jax.nn import logsumexp, softmax
 
 from rsgda._trees import PyTree
 from rsgda.transport import clouds, stream
 from rsgda.transport.costs import Cost
-from rsgda.transport.semidual import exponents, weights
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -100,25 +99,25 @@ class Potentials:
 def _potential(
     x: Array, targets: PyTree, v: Array, nu: Array, epsilon: Array, *, cost: Cost
 ) -> Array:
-    return -epsilon * logsumexp(exponents(v, cost.matrix(x, targets), nu, epsilon), axis=1)
+    return -epsilon * logsumexp(cost.exponents(x, targets, v, nu, epsilon), axis=1)
 
 
 @stream.compiled
 def _weights(
     x: Array, targets: PyTree, v: Array, nu: Array, epsilon: Array, *, cost: Cost
 ) -> Array:
-    return weights(v, cost.matrix(x, targets), nu, epsilon)
+    return softmax(cost.exponents(x, targets, v, nu, epsilon), axis=1)
 
 
 @stream.compiled
 def _means(
     x: Array, targets: PyTree, v: Array, nu: Array, epsilon: Array, values: Array, *, cost: Cost
 ) -> Array:
-    return weights(v, cost.matrix(x, targets), nu, epsilon) @ values
+    return softmax(cost.exponents(x, targets, v, nu, epsilon), axis=1) @ values
 
 
 @stream.compiled
 def _largest(
     x: Array, targets: PyTree, v: Array, nu: Array, epsilon: Array, *, cost: Cost
 ) -> Array:
-    return jnp.argmax(exponents(v, cost.matrix(x, targets), nu, epsilon), axis=1)
+    return jnp.argmax(cost.exponents(x, targets, v, nu, epsilon), axis=1)

@@ -26,7 +26,7 @@ class Point(NamedTuple):
     v: Array  # looked at in the next pass
     plain: Array  # what a plain iteration has made of the best v
     best: Array  # the v with the highest value so far,
-    value: Array  # which is this,
+    seen: stream.Seen  # what was seen there,
     error: Array  # and what its plan is off the marginal nu
     momentum: Array  # the t of the extrapolation
     passes: Array
@@ -100,13 +100,13 @@ def sinkhorn(
     if scaling is not None:
         largest = oscillation(cost=kind, rows=rows, targets=targets)
         epsilons = _falling(float(largest), final, scaling)
-    point = _begin(start, 0)
+    point = _begin(start, 0, rows)
     with bar(progress, "sinkhorn", 0, max_iterations) as shown:
         for each in epsilons:
             done, last = int(point.passes), each is epsilons[-1]
             stop = tol if last else max(tol, ROUGH)
             end = max_iterations if last else min(max_iterations, done + ROUGHLY)
-            point, pacer = _begin(point.best, done), Pacer()
+            point, pacer = _begin(point.best, done, rows), Pacer()
             while done < end and not float(point.error) <= stop:
                 until = np.int32(pacer.end(done, end, end))
                 point = _advance(
@@ -117,7 +117,8 @@ def sinkhorn(
                 shown.update(done, {"error": float(point.error)})
     found = Potentials(point.best, final, y, nu, kind)
     converged = bool(point.error <= tol)
-    return solved(found, x, mu, converged=converged, iterations=int(point.passes))
+    seen = point.seen if np.isfinite(point.error) else None
+    return solved(found, x, mu, seen=seen, converged=converged, iterations=int(point.passes))
 
 
 def _potentials(v: Any, n: int, dtype: Any) -> Array:
@@ -143,10 +144,11 @@ def _falling(largest: float, final: Array, factor: float) -> list[Array]:
     return [*epsilons, final]
 
 
-def _begin(v: Array, count: int) -> Point:
+def _begin(v: Array, count: int, rows: stream.Rows) -> Point:
     worst = jnp.full((), jnp.inf, v.dtype)
     one = jnp.ones((), v.dtype)
-    return Point(v, v, v, -worst, worst, one, jnp.asarray(count, jnp.int32))
+    seen = stream.Seen(-worst, rows.log_mu, v)  # nothing yet
+    return Point(v, v, v, seen, worst, one, jnp.asarray(count, jnp.int32))
 
 
 @stream.compiled
@@ -165,16 +167,16 @@ def _advance(
     """Iterate until a count or an error is reached."""
 
     def iterate(at: Point) -> Point:
-        seen = stream.look(cost, rows, targets, at.v, nu, epsilon)
+        seen = stream.look(rows, targets, at.v, nu, epsilon, cost=cost)
         plain = at.v + epsilon * (jnp.log(nu) - seen.log_mean)
         error = jnp.sum(jnp.abs(nu - jnp.exp(seen.log_mean)))
         t = (1 + jnp.sqrt(1 + 4 * at.momentum**2)) / 2
         by = jnp.where(accelerate, (at.momentum - 1) / t, 0)
         ahead = plain + by * (plain - at.plain)
-        new = Point(ahead, plain, at.v, seen.value, error, t, at.passes + 1)
+        new = Point(ahead, plain, at.v, seen, error, t, at.passes + 1)
         # What was extrapolated too far is taken back. A plain iteration never lowers the value.
         back = at._replace(v=at.plain, momentum=jnp.ones_like(t), passes=at.passes + 1)
-        lost = (seen.value < at.value) & (at.momentum > 1) & accelerate
+        lost = (seen.value < at.seen.value) & (at.momentum > 1) & accelerate
         return jax.tree.map(lambda one, other: jnp.where(lost, one, other), back, new)
 
     def unfinished(at: Point) -> Array:

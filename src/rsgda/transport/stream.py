@@ -15,6 +15,7 @@ from rsgda.transport.costs import Cost
 
 CHUNK = 2**20  # costs at once; rows in a chunk are this over n
 SMALL = 1e-30  # a target that gets less may have lost some of it, or all, to underflow
+GROUP = 256  # such targets at once
 
 
 class Rows(NamedTuple):
@@ -29,10 +30,12 @@ class Seen(NamedTuple):
 
     Attributes:
         value: F(v), which no v takes above $W_eps$.
+        u: the potentials of x, chunks × rows.
         log_mean: the logarithm of wbar, what each target gets.
     """
 
     value: Array
+    u: Array
     log_mean: Array
 
 
@@ -40,27 +43,29 @@ def chunked(points: Array, mu: Array, n: int) -> Rows:
     """Cut points into chunks of at most `CHUNK` costs to n targets."""
     size = max(1, min(len(points), CHUNK // n))
     short = -len(points) % size
-    points = jnp.pad(points, ((0, short), (0, 0)), mode="edge")
     log_mu = jnp.pad(jnp.log(mu), (0, short), constant_values=-jnp.inf)
-    return Rows(points.reshape(-1, size, points.shape[1]), log_mu.reshape(-1, size))
+    return Rows(filled(points, size), log_mu.reshape(-1, size))
 
 
-def look(cost: Cost, rows: Rows, targets: PyTree, v: Array, nu: Array, epsilon: Array) -> Seen:
+def filled(values: Array, size: int) -> Array:
+    """Cut values into chunks of a size, the last of them filled up with the last value."""
+    short = -len(values) % size
+    padded = jnp.pad(values, [(0, short), *[(0, 0)] * (values.ndim - 1)], mode="edge")
+    return padded.reshape(-1, size, *values.shape[1:])
+
+
+def look(rows: Rows, targets: PyTree, v: Array, nu: Array, epsilon: Array, *, cost: Cost) -> Seen:
     r"""Pass over x once.
 
     $$ F(v) = \sum_j \nu_j v_j + \sum_i \mu_i u_i, \quad
        u_i = -\varepsilon \log \sum_j \nu_j e^{(v_j - c_{ij})/\varepsilon}, \quad
        \bar w_j = \sum_i \mu_i w_j(x_i) $$
     """
-    shifted, over = v / epsilon + jnp.log(nu), 1 / epsilon
     ones = jnp.ones_like(v)
-
-    def exponents(points: Array) -> Array:
-        return shifted - cost.matrix(points, targets) * over
 
     def part(carry: tuple[Array, ...], chunk: Rows) -> tuple[tuple[Array, ...], Array]:
         total, lost, mean = carry
-        values = exponents(chunk.points)
+        values = cost.exponents(chunk.points, targets, v, nu, epsilon)
         top = jnp.max(values, axis=1, keepdims=True)
         scaled = jnp.exp(values - top)
         sums = scaled @ ones  # by a product, which is twice as fast as a reduction
@@ -71,20 +76,46 @@ def look(cost: Cost, rows: Rows, targets: PyTree, v: Array, nu: Array, epsilon: 
         new = total + add
         return (new, (new - total) - add, mean + (mu / sums) @ scaled), log_sums
 
-    def exactly() -> Array:
-        """Pass over x again, in the logarithm: a target that hardly gets anything has one, too."""
-
-        def more(log_mean: Array, at: tuple[Rows, Array]) -> tuple[Array, None]:
-            chunk, log_sums = at
-            logs = exponents(chunk.points) + (chunk.log_mu - log_sums)[:, None]
-            return jnp.logaddexp(log_mean, logsumexp(logs, axis=0)), None
-
-        return lax.scan(more, jnp.full_like(v, -jnp.inf), (rows, log_sums))[0]
-
     zero = jnp.zeros((), v.dtype)
     (total, _, mean), log_sums = lax.scan(part, (zero, zero, jnp.zeros_like(v)), rows)
-    log_mean = lax.cond(jnp.min(mean) < SMALL, exactly, lambda: jnp.log(mean))
-    return Seen(v @ nu + total, log_mean)
+    log_mean = _exactly(cost, rows, targets, v, nu, epsilon, mean, log_sums)
+    return Seen(v @ nu + total, -epsilon * log_sums, log_mean)
+
+
+def _exactly(
+    cost: Cost,
+    rows: Rows,
+    targets: PyTree,
+    v: Array,
+    nu: Array,
+    epsilon: Array,
+    mean: Array,
+    log_sums: Array,
+) -> Array:
+    """Return the logarithm of what targets get; for those that get next to nothing, seen again."""
+    n = len(v)
+    size = min(GROUP, n)
+    lost = mean < SMALL
+    # What fills up the last group is the first target, which may be seen twice.
+    places = jnp.nonzero(lost, size=n + -n % size, fill_value=0)[0]
+
+    def unfinished(at: tuple[Array, Array]) -> Array:
+        return at[0] < jnp.sum(lost)
+
+    def see(at: tuple[Array, Array]) -> tuple[Array, Array]:
+        first, log_mean = at
+        group = lax.dynamic_slice(places, (first,), (size,))
+        of_group = cost.some(targets, group), v[group], nu[group], epsilon
+
+        def more(so_far: Array, chunk: tuple[Rows, Array]) -> tuple[Array, None]:
+            (points, log_mu), of_rows = chunk
+            logs = cost.exponents(points, *of_group) + (log_mu - of_rows)[:, None]
+            return jnp.logaddexp(so_far, logsumexp(logs, axis=0)), None
+
+        found = lax.scan(more, jnp.full(size, -jnp.inf, v.dtype), (rows, log_sums))[0]
+        return first + size, log_mean.at[group].set(found)
+
+    return lax.while_loop(unfinished, see, (jnp.asarray(0), jnp.log(mean)))[1]
 
 
 def row_oscillation(cost: Cost, rows: Rows, targets: PyTree) -> Array:
@@ -101,13 +132,11 @@ class Ended(NamedTuple):
     r"""What a last pass tells, with the shares $s_j$ of each target's mass that it may keep.
 
     Attributes:
-        u: the potentials of x, in the order of its points.
         lacks: what each x lacks in all when targets keep their shares only, as a share of it.
         elsewhere: what x would pay on average to send that to the targets that lack mass.
         spread: the largest difference of two costs of one x.
     """
 
-    u: Array
     lacks: Array
     elsewhere: Array
     spread: Array
@@ -120,6 +149,7 @@ def end(
     v: Array,
     nu: Array,
     epsilon: Array,
+    u: Array,
     shares: Array,
     lacking: Array,
 ) -> Ended:
@@ -132,23 +162,24 @@ def end(
         v: their potentials.
         nu: their weights.
         epsilon: the regularisation.
+        u: the potentials of x, chunks × rows.
         shares: of what each target gets, those that it keeps.
         lacking: how what is left is spread over the targets, which sums to one.
     """
     shifted = v / epsilon + jnp.log(nu)
+    at_lacking = shifted @ lacking
 
-    def part(points: Array) -> Ended:
-        costs = cost.matrix(points, targets)
-        logs = shifted - costs / epsilon
-        log_sums = logsumexp(logs, axis=1)
+    def part(chunk: tuple[Array, Array]) -> Ended:
+        points, u = chunk
+        values = cost.exponents(points, targets, v, nu, epsilon)
+        costs = shifted - values  # over epsilon
         return Ended(
-            u=-epsilon * log_sums,
-            lacks=jnp.exp(logs - log_sums[:, None]) @ (1 - shares),
-            elsewhere=costs @ lacking,
-            spread=costs.max(axis=1) - costs.min(axis=1),
+            lacks=jnp.exp(values + (u / epsilon)[:, None]) @ (1 - shares),
+            elsewhere=epsilon * (at_lacking - values @ lacking),
+            spread=epsilon * (costs.max(axis=1) - costs.min(axis=1)),
         )
 
-    ended = lax.map(part, rows.points)
+    ended = lax.map(part, (rows.points, u))
     flat = jax.tree.map(jnp.ravel, ended)
     return flat._replace(spread=jnp.max(flat.spread))
 
