@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jax import Array, lax
 
 from rsgda import _checks
@@ -68,7 +69,6 @@ def semidiscrete(
     Returns:
         For a cloud a `Sinkhorn` with its value and its certificate, for a sampler `Potentials`.
 
-    >>> import numpy as np
     >>> x, y = np.random.default_rng(0).normal(size=(2, 400, 3))
     >>> found = semidiscrete(x, y[:30], epsilon=0.5, key=jr.key(0), samples=40_000)
     >>> found.error < 0.05
@@ -101,11 +101,14 @@ def semidiscrete(
     start = jnp.zeros(len(targets), dtype)
     at = Ascent(start, start, jnp.zeros((), jnp.int32))
     made = kind.targets(targets)
+    # XLA sorts to permute, which on a CPU takes longer than the steps.
+    orders = np.random.default_rng(np.asarray(jr.key_data(key)))
     with bar(progress, "semidiscrete", 0, steps) as shown:
         for first in range(0, steps, every):
             take = min(every, steps - first)
+            order = None if cloud is None else orders.permutation(len(cloud))
             at = _round(
-                at, cloud, source, jr.fold_in(key, first), made, nu, regular,
+                at, cloud, order, source, jr.fold_in(key, first), made, nu, regular,
                 jnp.asarray(eta, dtype), take, cost=kind, size=size,
             )  # fmt: skip
             shown.update(first + take, {})
@@ -122,6 +125,7 @@ def semidiscrete(
 def _round(
     at: Ascent,
     cloud: Array | None,
+    order: Array | None,
     source: PyTree,
     key: Array,
     targets: PyTree,
@@ -134,7 +138,6 @@ def _round(
     size: int,
 ) -> Ascent:
     """Take some steps; of a cloud, on parts of it that do not overlap."""
-    order = None if cloud is None else jr.permutation(key, len(cloud))
 
     def step(i: Array, at: Ascent) -> Ascent:
         if cloud is None or order is None:

@@ -70,13 +70,19 @@ class SemiDual:
         """The step size of v that Sinkhorn takes near the optimum, n times epsilon."""
         return self.nu.shape[0] * self.epsilon
 
+    def points(self, given: PyTree, batch: Array) -> tuple[Array, PyTree]:
+        """Return the points of a minibatch, and the targets as the cost needs them."""
+        raise NotImplementedError
+
     def costs(self, given: PyTree, batch: Array) -> Array:
         """Return the costs of a minibatch, b × n."""
-        raise NotImplementedError
+        return self.cost.matrix(*self.points(given, batch))
 
     def __call__(self, given: PyTree, v: Array, batch: Array) -> Array:
         """Return the semi-dual of a minibatch."""
-        return semi_dual(v, self.costs(given, batch), self.nu, self.epsilon)
+        x, targets = self.points(given, batch)
+        values = self.cost.exponents(x, targets, v, self.nu, self.epsilon)
+        return v @ self.nu - self.epsilon * jnp.mean(logsumexp(values, axis=1))
 
 
 class Moved(NamedTuple):
@@ -96,9 +102,9 @@ class Moved(NamedTuple):
 class Matched(SemiDual):
     """The loss of `matching`: fixed x against what the network has made of all y."""
 
-    def costs(self, given: Moved, batch: Array) -> Array:
-        """Return the costs of x to the targets that `Mapped` has prepared."""
-        return self.cost.matrix(batch, given.targets)
+    def points(self, given: Moved, batch: Array) -> tuple[Array, PyTree]:
+        """Return x, and the targets that `Mapped` has prepared."""
+        return batch, given.targets
 
     def __call__(self, given: Moved, v: Array, batch: Array) -> Array:
         """Return the semi-dual of a minibatch, and what pairs are pulled by."""
@@ -113,9 +119,9 @@ class Generated(SemiDual):
 
     targets: Any = None
 
-    def costs(self, given: PyTree, batch: Array) -> Array:
-        """Return the costs of generated points."""
-        return self.cost.matrix(jax.vmap(given)(batch), self.targets)
+    def points(self, given: PyTree, batch: Array) -> tuple[Array, PyTree]:
+        """Return generated points, and the fixed targets."""
+        return jax.vmap(given)(batch), self.targets
 
 
 class Pairs(NamedTuple):
