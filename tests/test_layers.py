@@ -28,7 +28,8 @@ LAYERS = [
     ["robust", "transport", "data", "plots", "report", "_planned"],
     ["singlecell"],
     ["reproduce"],
-    ["cli_robust"],
+    ["cli_output"],
+    ["cli_match", "cli_robust"],
     ["cli"],
     ["__main__"],
 ]

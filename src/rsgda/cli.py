@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import typer.core
 
+from rsgda.cli_match.command import match as match_command
 from rsgda.cli_robust.commands import app as robust
 from rsgda.reproduce.registry import SCALES, TARGETS, check_scale, chosen
 
@@ -70,6 +71,7 @@ app = typer.Typer(
     help="Min-max optimisation by randomized stochastic gradient descent ascent.",
 )
 app.add_typer(robust, name="robust")
+app.command("match")(match_command)
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax.random as jr
 import numpy as np
 
+from rsgda import cli_output as output
 from rsgda import plots, report
 from rsgda.cli_robust import folder, told
 from rsgda.cli_robust.source import Source, apart, grid, some
@@ -60,13 +61,13 @@ def run(
         right = model.classifier.predict(X) == y
         seen[name] = Seen(model, right, _curve(model, X[places], y[places], attack))
     columns, rows = _table(seen)
-    told.say(f"clean accuracy on {len(y):,} samples: {_clean(seen)}")
-    told.say(f"under attacks by projected gradients on {len(places):,} samples:")
-    shown = [(f"{radius:g}", *(told.percent(part) for part in parts)) for radius, *parts in rows]
-    told.show((f"radius, {WORDS[attack.norm]}", *columns[1:]), shown, right=0)
+    output.say(f"clean accuracy on {len(y):,} samples: {_clean(seen)}")
+    output.say(f"under attacks by projected gradients on {len(places):,} samples:")
+    shown = [(f"{radius:g}", *(output.percent(part) for part in parts)) for radius, *parts in rows]
+    output.show((f"radius, {WORDS[attack.norm]}", *columns[1:]), shown, right=0)
     figure = plots.robustness({name: one.curve for name, one in seen.items()})
-    page = _page(seen, source, y, attack, told.svg(figure), shown)
-    told.write(
+    page = _page(seen, source, y, attack, output.svg(figure), shown)
+    output.write(
         out,
         {
             "robustness.csv": report.as_csv(columns, rows),
@@ -105,7 +106,7 @@ def _curve(model: folder.Model, X: np.ndarray, y: np.ndarray, attack: Attack) ->
         steps=attack.steps,
         restarts=attack.restarts,
         box=classifier.box,
-        progress=told.is_watched(),
+        progress=output.is_watched(),
     )
 
 
@@ -116,7 +117,7 @@ def _table(seen: dict[str, Seen]) -> tuple[tuple[str, ...], list[tuple[Any, ...]
 
 
 def _clean(seen: dict[str, Seen]) -> str:
-    each = {name: told.percent(np.mean(one.right)) for name, one in seen.items()}
+    each = {name: output.percent(np.mean(one.right)) for name, one in seen.items()}
     if len(each) == 1:
         return next(iter(each.values()))
     return ", ".join(f"{name} {part}" for name, part in each.items())
@@ -137,8 +138,8 @@ def _page(
     numbers = {}
     for name, one in seen.items():
         of = "" if len(seen) == 1 else f", {name}"
-        numbers[f"right as they are{of}"] = told.percent(np.mean(one.right))
-        numbers[f"right under attacks of radius {radius}{of}"] = told.percent(
+        numbers[f"right as they are{of}"] = output.percent(np.mean(one.right))
+        numbers[f"right under attacks of radius {radius}{of}"] = output.percent(
             one.curve.accuracy[middle]
         )
     error = 100 / np.sqrt(curve.n)
@@ -170,7 +171,7 @@ def _page(
         sections.append(report.Section(f"Settings of {name}", [shown_settings]))
     title = f"{' and '.join(names)} on {source.path.name}"
     about = f"Accuracy on {len(y):,} samples, as they are and attacked."
-    return report.page(title, sections, about=about, foot=told.versions())
+    return report.page(title, sections, about=about, foot=output.versions())
 
 
 def _falls(seen: dict[str, Seen]) -> str:

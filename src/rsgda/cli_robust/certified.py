@@ -6,6 +6,7 @@ from pathlib import Path
 import jax.random as jr
 import numpy as np
 
+from rsgda import cli_output as output
 from rsgda import plots, report
 from rsgda.cli_robust import folder, told
 from rsgda.cli_robust.source import Source, grid, some
@@ -56,12 +57,12 @@ def run(
     with warnings.catch_warnings():
         # The message is shown, and says how many samples are certified.
         warnings.simplefilter("ignore", ConcavityWarning)
-        found = classifier.certificate(X, y, rho, gamma=gamma, progress=told.is_watched())
+        found = classifier.certificate(X, y, rho, gamma=gamma, progress=output.is_watched())
     attack = transport_attack(
         classifier.network_, inputs, codes, rho,
         key=jr.key(seed), steps=steps, loss=classifier.loss,
         label_smoothing=classifier.label_smoothing, box=classifier.box,
-        progress=told.is_watched(),
+        progress=output.is_watched(),
     )  # fmt: skip
     first, found = found, found.against(attack)
     against = _against(first, found, attack)
@@ -70,14 +71,16 @@ def run(
         (f"{r:g}", at_most(bound), f"{g:g}" if np.isfinite(g) else "–", f"{loss:#.4g}")
         for r, bound, g, loss in rows
     ]
-    told.say(found.message)
+    output.say(found.message)
     if against:
-        told.say(against)
-    told.say(f"the mean loss on {found.n:,} samples, which is {found.clean:#.4g}, when they move:")
-    told.show(_columns(found), shown, right=0)
+        output.say(against)
+    output.say(
+        f"the mean loss on {found.n:,} samples, which is {found.clean:#.4g}, when they move:"
+    )
+    output.show(_columns(found), shown, right=0)
     figure = plots.certificate(found, attack)
-    page = _page(model, source, found, attack, against, n, told.svg(figure), shown)
-    told.write(
+    page = _page(model, source, found, attack, against, n, output.svg(figure), shown)
+    output.write(
         out,
         {
             "certificate.csv": report.as_csv(
@@ -185,5 +188,5 @@ def _page(
         sections,
         about=f"{'A bound on' if sure else 'An estimate of'} its loss on {found.n:,} samples when "
         "they are moved, and what an attack reaches.",
-        foot=told.versions(),
+        foot=output.versions(),
     )

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
+from rsgda import cli_output as output
 from rsgda import plots, report
 from rsgda.cli_robust import folder, told
 from rsgda.cli_robust.source import Known, Preparation, Source
@@ -45,7 +46,7 @@ def run(
     held = None
     if test_fraction is not None:
         samples, held = _split(samples, test_fraction, seed)
-        told.say(f"kept out for testing: {len(held.X):,} samples")
+        output.say(f"kept out for testing: {len(held.X):,} samples")
     X, y = samples.X, samples.y
     preparation = _preparation(samples, standardise, parameters)
     known = Known("the fit", preparation, _shape(X), np.unique(y))
@@ -55,7 +56,7 @@ def run(
     held_out = None if held is None else known.fitted(held, (test or source).path)
     began = time.perf_counter()
     classifier = RobustClassifier(
-        **parameters, random_state=seed, progress=told.is_watched(), checkpoint=None
+        **parameters, random_state=seed, progress=output.is_watched(), checkpoint=None
     )
     X = preparation.apply(X)
     _fit(classifier, X, y, out, force)
@@ -68,9 +69,9 @@ def run(
     files = {"report.html": _page(model, source, numbers, rows, X, y).encode()}
     if test_fraction is not None and held is not None:
         files["test.npz"] = _npz(held)
-    told.show(("fit", ""), numbers.items())
-    told.say(f"{out}: {folder.NOTE}, weights and {folder.PREPARATION} ({seconds:.0f} s)")
-    told.write(out, files)
+    output.show(("fit", ""), numbers.items())
+    output.say(f"{out}: {folder.NOTE}, weights and {folder.PREPARATION} ({seconds:.0f} s)")
+    output.write(out, files)
 
 
 def _parameters(preset: str | None, given: dict[str, Any]) -> dict[str, Any]:
@@ -133,7 +134,7 @@ def _fit(
     """Fit, from the checkpoint if there is one; with force another fit's is removed."""
     checkpoint = out / folder.CHECKPOINT
     if checkpoint.exists():
-        told.say(f"{checkpoint} holds an unfinished fit, which continues")
+        output.say(f"{checkpoint} holds an unfinished fit, which continues")
     classifier.set_params(checkpoint=checkpoint)
     with warnings.catch_warnings(record=True, category=UserWarning, action="always") as noted:
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -149,11 +150,11 @@ def _fit(
                     f"{out} holds an unfinished fit {other}; make that call again, choose another "
                     "--out, or begin anew with --force." + ("" if further else f" ({error})")
                 ) from error
-            told.say("it is another fit's and is removed")
+            output.say("it is another fit's and is removed")
             folder.forget_checkpoint(out)
             classifier.fit(X, y)
     for note in noted:
-        told.say(f"note: {str(note.message).replace('`X`', 'DATA')}")
+        output.say(f"note: {str(note.message).replace('`X`', 'DATA')}")
     if classifier.status_ == "DIVERGED":
         folder.forget_checkpoint(out)
         raise ValueError(
@@ -170,14 +171,14 @@ def _measured(
     if held_out is not None:
         X, y = held_out
         right = classifier.predict(X) == y
-        numbers[f"right of {len(y):,} test samples"] = told.percent(np.mean(right))
+        numbers[f"right of {len(y):,} test samples"] = output.percent(np.mean(right))
         rows = told.by_class(y, right, classifier.classes_)
     history = classifier.history_
     if "validation_accuracy" in history:
         best = np.max(history["validation_accuracy"])
-        numbers["right in validation, at best"] = told.percent(best)
-    numbers["right on training samples"] = told.percent(classifier.score(*trained))
-    numbers["epochs"] = told.number(history["epoch"][-1])
+        numbers["right in validation, at best"] = output.percent(best)
+    numbers["right on training samples"] = output.percent(classifier.score(*trained))
+    numbers["epochs"] = output.number(history["epoch"][-1])
     numbers["gradients"] = f"{history['gradients'][-1]:,}"
     return numbers, rows
 
@@ -208,7 +209,7 @@ def _page(
         + "A curve that still falls at its end asks for more epochs (--epochs), one that leaps for "
         "a smaller step (--alpha)."
     )
-    curve = report.figure(told.svg(_curve(history)), shows="The objective by epoch.", says=says)
+    curve = report.figure(output.svg(_curve(history)), shows="The objective by epoch.", says=says)
     sections = [report.Section("", first), report.Section("Training", [curve])]
     if rows:
         table = report.table(("class", "test samples", "right"), rows)
@@ -219,7 +220,7 @@ def _page(
         sections,
         about=f"Trained on {told.size(X, y)}, "
         + ("without adversaries." if plain else f"robustly: gamma {classifier.gamma:g}."),
-        foot=told.versions(),
+        foot=output.versions(),
     )
 
 

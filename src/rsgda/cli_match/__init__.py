@@ -1,0 +1,1 @@
+"""`rsgda match`: from two files of cells to an aligned one and a report."""
