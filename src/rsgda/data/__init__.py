@@ -3,6 +3,7 @@
 from rsgda.data.blood import Cytometry, Paired, citeseq_pbmc, cytof_pbmc
 from rsgda.data.idx import read_idx
 from rsgda.data.images import Images, fashion_mnist, mnist
+from rsgda.data.paired import TwoViews, scgem, snareseq
 from rsgda.data.simulated import SimulatedCells, simulated_cells
 
 __all__ = [
@@ -10,10 +11,13 @@ __all__ = [
     "Images",
     "Paired",
     "SimulatedCells",
+    "TwoViews",
     "citeseq_pbmc",
     "cytof_pbmc",
     "fashion_mnist",
     "mnist",
     "read_idx",
+    "scgem",
     "simulated_cells",
+    "snareseq",
 ]

@@ -34,6 +34,7 @@ TARGETS = {
     "floor": Target("values that no phi can have, by the authors' acceptance rule", "floor"),
     "fig4": Target("Figure 4: RSGDA(p) and learning with Sinkhorn, matching cells", "fig4", True),
     "fig5": Target("Figure 5: iterations of Sinkhorn a descent, matching cells", "fig5", True),
+    "paired": Target("FOSCTTM and label transfer where true pairs are known", "paired"),
     "generation": Target("generators of digits, against Sinkhorn on minibatches", "generation"),
 }
 
