@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pooch
 import pytest
+from scipy.spatial.distance import cdist
 
 from rsgda import data
 
@@ -68,7 +69,13 @@ def test_simulated_cells_refuse(arguments, said):
 
 
 @pytest.mark.parametrize(
-    ("load", "folder"), [(data.cytof_pbmc, "cytof-pbmc"), (data.citeseq_pbmc, "citeseq-pbmc")]
+    ("load", "folder"),
+    [
+        (data.cytof_pbmc, "cytof-pbmc"),
+        (data.citeseq_pbmc, "citeseq-pbmc"),
+        (data.snareseq, "snareseq"),
+        (data.scgem, "scgem"),
+    ],
 )
 def test_a_missing_file_is_told_where_to_go(load, folder, tmp_path, monkeypatch):
     monkeypatch.setenv("RSGDA_DATA", str(tmp_path))
@@ -159,3 +166,50 @@ def test_citeseq_pairs_rna_with_proteins(own_data):
     b, t = cells.types == "B", np.isin(cells.types, ["CD4 T", "CD8 T"])
     assert level["CD19"][b].mean() > level["CD19"][t].mean() + 1
     assert level["CD3"][t].mean() > level["CD3"][b].mean() + 1
+
+
+@pytest.mark.parametrize("own_data", ["snareseq"], indirect=True)
+def test_snareseq_pairs_chromatin_with_rna(own_data):
+    cells = data.snareseq()
+    assert cells.first.shape == (1_047, 19)
+    assert cells.second.shape == (1_047, 10)
+    assert sorted(set(cells.types)) == ["BJ", "GM", "H1", "K562"]
+    # The types are those of the rows, in both views: neighbours have the same.
+    for view in (cells.first / cells.first.sum(axis=1, keepdims=True), cells.second):
+        near = np.argsort(cdist(view, view) + 1e9 * np.eye(len(view)), axis=1)[:, 0]
+        assert np.mean(cells.types[near] == cells.types) > 0.8
+
+
+@pytest.mark.parametrize("own_data", ["scgem"], indirect=True)
+def test_scgem_pairs_expression_with_methylation(own_data):
+    cells = data.scgem()
+    assert cells.first.shape == (177, 34)
+    assert cells.second.shape == (177, 27)
+    near = np.argsort(cdist(cells.first, cells.first) + 1e9 * np.eye(177), axis=1)[:, 0]
+    assert np.mean(cells.types[near] == cells.types) > 0.6
+
+
+@pytest.mark.parametrize(
+    ("load", "change"),
+    [
+        (data.snareseq, {"SNAREseq_rna_types.txt": "1\n2\n"}),
+        (data.snareseq, {"SNAREseq_rna_types.txt": "1\n2\n9\n"}),
+        (data.scgem, {"unioncom_type1.txt": "1\n2\n"}),
+        (data.scgem, {"unioncom_GeneExpression.txt": "a b\n"}),
+    ],
+)
+def test_views_that_do_not_belong_together_are_refused(load, change, tmp_path, monkeypatch):
+    monkeypatch.setenv("RSGDA_DATA", str(tmp_path))
+    for folder in ("snareseq", "scgem"):
+        (tmp_path / folder).mkdir()
+    for name in ("atac", "rna"):
+        np.save(tmp_path / f"snareseq/SNAREseq_{name}_feat.npy", np.ones((3, 2)))
+    (tmp_path / "snareseq/SNAREseq_rna_types.txt").write_text("1\n2\n3\n")
+    for name in ("GeneExpression", "DNAmethylation"):
+        (tmp_path / f"scgem/unioncom_{name}.txt").write_text("1 2\n3 4\n5 6\n")
+    (tmp_path / "scgem/unioncom_type1.txt").write_text("1\n2\n3\n")
+    assert load().first.shape == (3, 2)
+    for name, content in change.items():
+        (tmp_path / ("snareseq" if load is data.snareseq else "scgem") / name).write_text(content)
+    with pytest.raises(ValueError, match="must hold the files of"):
+        load()

@@ -6,6 +6,7 @@ interpreter, in an empty folder, with JAX as it is out of the box.
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -18,19 +19,32 @@ FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<mark>`{3,}|~{3,})[ \t]*(?P<info>.*?)
 TIMEOUT = 300  # seconds for one document
 
 
+RUN = "<!-- ci:run -->"  # stands above commands that are run, too
+
+
 def program_of(document: Path) -> str:
-    """The document's Python blocks, each line where it stands, all other lines empty."""
-    program, opened = [], None
+    """The document's Python blocks, each line where it stands, all other lines empty.
+
+    Commands that are marked become one line of the program, where their last one stands.
+    """
+    program, opened, above, typed = [], None, "", ""
     for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), start=1):
         fence = FENCE.match(line)
         kept = ""
         if opened is None:
             if fence:
-                opened = (number, fence["mark"], fence["indent"], fence["info"])
+                info = "run" if above == RUN else fence["info"]
+                opened = (number, fence["mark"], fence["indent"], info)
         elif fence and not fence["info"] and fence["mark"].startswith(opened[1]):
             opened = None
         elif re.match(r"(python|py)\b", opened[3]):
             kept = line.removeprefix(opened[2])
+        elif opened[3] == "run":
+            typed += line.removesuffix("\\") + " "
+            if not line.endswith("\\"):
+                kept = f"import subprocess; subprocess.run({shlex.split(typed)}, check=True)"
+                typed = ""
+        above = line.strip()
         program.append(kept)
     if opened is not None:
         raise ValueError(f"{document.name}:{opened[0]}: this block is never closed")
@@ -48,6 +62,8 @@ def run_document(document: Path, folder: Path) -> None:
     ours = {name for name in os.environ if name.startswith("JAX_")} - {"JAX_PLATFORMS"}
     environment = {name: value for name, value in os.environ.items() if name not in ours}
     environment["MPLBACKEND"] = "Agg"
+    commands = Path(sys.executable).parent
+    environment["PATH"] = f"{commands}{os.pathsep}{environment.get('PATH', '')}"
     command = [sys.executable, "-W", "error:::__main__", str(script)]
     try:
         done = subprocess.run(
@@ -63,7 +79,8 @@ def run_document(document: Path, folder: Path) -> None:
 
 # These compile for up to a third of a minute each.
 LONG = (
-    "cells.md", "choosing.md", "robust.md", "transport.md", "writing-an-algorithm.md",
+    "cells.md", "cells-tutorial.md", "choosing.md", "robust.md", "transport.md",
+    "writing-an-algorithm.md",
     "writing-a-problem.md",
 )  # fmt: skip
 

@@ -125,8 +125,8 @@ def reproduce(
         tuple[Path, Path] | None,
         typer.Option(
             metavar="X Y",
-            help="Points for fig4 and fig5 in place of theirs, such as the paper's CyTOF and scRNA "
-            "cells: .npy, .csv or .h5ad; Y is mapped onto X.",
+            help="Points for fig3, fig4 and fig5 in place of theirs, such as the paper's CyTOF and "
+            "scRNA cells: .npy, .csv or .h5ad; Y is mapped onto X.",
         ),
     ] = None,
 ) -> None:

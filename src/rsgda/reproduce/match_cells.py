@@ -164,7 +164,7 @@ class Cells:
 
         Where y went astray it is not a number.
         """
-        mapped = np.asarray(_mapped(net, self.clouds.y))
+        mapped = np.asarray(mapped_by(net, self.clouds.y))
         if not (np.all(np.isfinite(mapped)) and np.all(np.isfinite(np.asarray(v)))):
             return dict.fromkeys(LOOKED, float("nan")), v
         found = sinkhorn(x, mapped, epsilon=EPSILON, v=v, tol=self.scale.tol, max_iterations=MOST)
@@ -200,5 +200,6 @@ def best_of(tuned: list[Curve], method: Method) -> Cell:
 
 
 @eqx.filter_jit
-def _mapped(net: Any, y: Any) -> Any:
+def mapped_by(net: Any, y: Any) -> Any:
+    """Return what a network makes of all y."""
     return jax.vmap(net)(y)

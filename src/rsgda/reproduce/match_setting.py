@@ -22,6 +22,7 @@ HIDDEN = (128, 96, 64)
 SEED = 0
 SIMULATED = (3_000, 300)
 LYMPHOCYTES = ("B", "CD4 T", "CD8 T")
+GATES = {"B-": "B", "CD4-": "CD4 T", "CD4pos": "CD4 T", "CD8-": "CD8 T"}  # what names begin with
 
 
 class Method(NamedTuple):
@@ -102,11 +103,15 @@ class Clouds(NamedTuple):
         name: in words.
         x: N × d.
         y: n × D.
+        x_types: of cells of x, "" where they are not known; none in files of points.
+        y_types: of those of y.
     """
 
     name: str
     x: np.ndarray
     y: np.ndarray
+    x_types: np.ndarray | None = None
+    y_types: np.ndarray | None = None
 
     @property
     def sha256(self) -> str:
@@ -123,13 +128,26 @@ def load(data: str, files: tuple[Path, Path] | None) -> Clouds:
         x, y = (standardised(read_points(path)) for path in files)
         return Clouds(f"{files[0].name} and {files[1].name}", x, y)
     if data == "blood":
-        rna = citeseq_pbmc()
+        cytometry, rna = cytof_pbmc(), citeseq_pbmc()
         chosen = np.isin(rna.types, LYMPHOCYTES)
         return Clouds(
-            "CyTOF and RNA of blood", of_cytometry(cytof_pbmc().counts), of_rna(rna.rna[chosen])
-        )
+            "CyTOF and RNA of blood", of_cytometry(cytometry.counts), of_rna(rna.rna[chosen]),
+            coarse(cytometry.types), rna.types[chosen],
+        )  # fmt: skip
     cells = simulated_cells(SIMULATED, seed=SEED)
-    return Clouds("simulated cells", of_cytometry(cells.x), of_rna(cells.y))
+    x_types, y_types = (
+        np.array([f"branch {kind}" if kind else "stem" for kind in types])
+        for types in (cells.x_types, cells.y_types)
+    )
+    return Clouds("simulated cells", of_cytometry(cells.x), of_rna(cells.y), x_types, y_types)
+
+
+def coarse(types: np.ndarray) -> np.ndarray:
+    """Return gated types of cytometry under the names that RNA has for them."""
+    found = np.where(types == "", "", "other").astype("<U16")
+    for start, name in GATES.items():
+        found[np.char.startswith(types, start)] = name
+    return found
 
 
 def of_cytometry(counts: np.ndarray) -> np.ndarray:

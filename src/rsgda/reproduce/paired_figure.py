@@ -39,9 +39,9 @@ def draw(groups: Sequence[Any]) -> tuple[bytes, bytes]:
         right.set(xlim=(0, 103))
         for panel in (left, right):
             plots.tidy(panel)
-    axes[-1][0].set_xlabel(
-        "FOSCTTM (grey: chance; dashed: SCOT, tuned on the score; ring: lowest loss)"
-    )
+    published = {group.given.whose for group in groups if group.given.bar != CHANCE}
+    dashed = "".join(f"; dashed: {whose}" for whose in published)
+    axes[-1][0].set_xlabel(f"FOSCTTM (grey: chance{dashed}; ring: lowest loss)")
     axes[-1][1].set_xlabel("labels right, %")
     figure.suptitle("Cells whose true pairs are known; each dot is a seed")
     return plots.saved(figure, "png"), plots.saved(figure, "pdf")

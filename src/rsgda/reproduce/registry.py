@@ -32,6 +32,7 @@ TARGETS = {
     "fig1": Target("Figure 1: ESGDA(m) and RSGDA(1/(m + 1)), robust classification", "fig1"),
     "fig2": Target("Figure 2: what alpha and p do, robust classification", "fig2"),
     "floor": Target("values that no phi can have, by the authors' acceptance rule", "floor"),
+    "fig3": Target("Figure 3: cells along the best run of Figure 4, as t-SNE", "fig3", True),
     "fig4": Target("Figure 4: RSGDA(p) and learning with Sinkhorn, matching cells", "fig4", True),
     "fig5": Target("Figure 5: iterations of Sinkhorn a descent, matching cells", "fig5", True),
     "paired": Target("FOSCTTM and label transfer where true pairs are known", "paired"),
