@@ -1,7 +1,7 @@
 """Measure, in a process of its own, what `match` takes; the number of steps as argument.
 
-Cells are those of `rsgda.data` where their files are, all of them; else simulated ones, as many. With
-fewer than a thousand steps there are a hundredth as many, to see that everything runs.
+Cells are those of `rsgda.data` where their files are, all of them; else simulated ones, as many.
+With fewer than a thousand steps there are a hundredth as many, to see that everything runs.
 """
 
 import json
