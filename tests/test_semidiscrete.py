@@ -1,5 +1,8 @@
 """Averaged ascent on the potentials of fixed targets, held against Sinkhorn and NumPy."""
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
@@ -95,3 +98,40 @@ def test_wrong_input(clouds, wrong, match):
     x, y = given.pop("x"), given.pop("y")
     with pytest.raises(ValueError, match=match):
         transport.semidiscrete(x, y, **given)
+
+
+class Cloudy(eqx.Module):
+    """A user's sampler that holds points, but draws others."""
+
+    points: jax.Array
+
+    def __call__(self, key):
+        return self.points[:32] + jr.normal(key, (32, 3))
+
+
+def test_a_sampler_with_points_is_no_cloud(clouds):
+    x, y, *_ = clouds
+    sampler = Cloudy(jnp.asarray(x[:, :3]))
+    found = transport.semidiscrete(
+        sampler, y, epsilon=EPSILON, key=jr.key(0), samples=64, batch_size=32
+    )
+    assert type(found) is transport.Potentials
+
+
+def test_samplers_and_steps_that_are_none(clouds):
+    x, y, *_ = clouds
+
+    def solve(x, **changes):
+        return transport.semidiscrete(
+            x, y, epsilon=EPSILON, key=jr.key(0), samples=64, batch_size=32, **changes
+        )
+
+    with pytest.raises(ValueError, match="`x` must draw from a key; it failed"):
+        solve(lambda key, size: key)
+    with pytest.raises(ValueError, match="`x` must draw floating arrays"):
+        solve(lambda key: jnp.zeros((32, 3, 3)))
+    with pytest.raises(ValueError, match="must be finite in float64"):
+        solve(lambda key: jnp.full((32, y.shape[1]), jnp.nan))
+    for eta in (transport.relative(), lambda k: 1.0, np.ones(2)):
+        with pytest.raises(ValueError, match="`eta` must be a single number"):
+            solve(x, eta=eta)

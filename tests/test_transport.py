@@ -516,3 +516,27 @@ def test_pairs_of_a_sampler(clouds, network):
         transport.matching(one, clouds[1], network, batch_size=8, pairs=[[0, 1]])
     with pytest.raises(ValueError, match="`pull` must be a positive"):
         transport.matching(*clouds[:2], network, pairs=[[0, 1]], pull=0.0)
+
+
+def test_pairs_pull_in_learning_with_sinkhorn_too():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(20, 2)), rng.normal(size=(15, 3))
+    net = eqx.nn.Linear(3, 2, key=jr.key(0), dtype=jnp.float64)
+    ends = []
+    for pull in (1.0, 1e3):
+        problem, theta, v = transport.matching(
+            x, y, net, epsilon=0.5, batch_size=5, pairs=[[0, 1], [5, 7]], pull=pull
+        )
+        algorithm = transport.SinkhornDescent(alpha=1e-4)
+        result = rsgda.solve(problem, algorithm, theta, v, key=jr.key(1), steps=1)
+        ends.append(np.asarray(result.theta.weight))
+    start = np.asarray(net.weight)
+    gradient = jax.grad(
+        lambda w: jnp.mean(jnp.sum((y[[1, 7]] @ w.T + net.bias - x[[0, 5]]) ** 2, axis=1))
+    )(jnp.asarray(start))
+    np.testing.assert_allclose(ends[1] - ends[0], -1e-4 * (1e3 - 1.0) * gradient, rtol=1e-9)
+
+
+def test_steps_in_units_are_numbers():
+    with pytest.raises(ValueError, match="`value` must be a number"):
+        transport.relative(lambda k: 1.0)

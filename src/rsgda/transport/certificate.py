@@ -8,7 +8,14 @@ from rsgda._trees import PyTree
 from rsgda.transport import stream
 from rsgda.transport.costs import Cost
 
-ROUNDINGS = 8  # of the largest potentials, that a value may be off
+ROUNDINGS = 4  # of the largest number that it is computed from, that a value may be off
+
+
+def rounding(u: Array, v: Array, nu: Array, epsilon: Array) -> Array:
+    """Return what a value at v may be off: it is a sum of v and of u = -epsilon log(...)."""
+    logs = epsilon * (1 + jnp.max(jnp.abs(jnp.log(nu))))
+    largest = jnp.max(jnp.abs(u)) + jnp.max(jnp.abs(v)) + logs
+    return ROUNDINGS * jnp.finfo(v.dtype).eps * largest
 
 
 def gap_at(
@@ -35,7 +42,7 @@ def gap_at(
        + \sum_j f_j \log \frac{f_j}{\nu_j} - 2 \delta \log \delta
        - (1 - \delta) \log (1 - \delta) \Big] $$
 
-    A margin for rounding is added to either.
+    To either comes what rounding may have taken from it.
 
     Args:
         rows: the points x, in chunks.
@@ -69,5 +76,5 @@ def gap_at(
     by_plan = moved + epsilon * entropy
     by_concavity = error / 2 * (end.spread + jnp.ptp(v))
     gap = jnp.maximum(jnp.minimum(by_plan, by_concavity), 0)
-    largest = jnp.max(jnp.abs(of_x)) + jnp.max(jnp.abs(v))
-    return gap + ROUNDINGS * jnp.finfo(v.dtype).eps * largest
+    # The value was lowered by one rounding already, and may be too low by one more.
+    return gap + 2 * rounding(of_x, v, nu, epsilon)

@@ -19,6 +19,8 @@ SUM = 1e-4  # how far from one the sum of given weights may be: that of float32 
 def points(name: str, value: Any, dtype: Any = None) -> Array:
     """Return points as a floating array, n × d; refuse what is none."""
     shape = getattr(value, "shape", None)
+    if np.ma.is_masked(value) or np.iscomplexobj(value):
+        raise ValueError(f"`{name}` must be plain real numbers, got masked or complex ones.")
     try:
         array = np.asarray(value) if not isinstance(value, jax.Array) else value
         array = array if jnp.issubdtype(array.dtype, jnp.floating) else np.asarray(array, float)
@@ -31,13 +33,15 @@ def points(name: str, value: Any, dtype: Any = None) -> Array:
             f"`{name}` must be an array of points, n × d, neither of them zero, got the shape "
             f"{shape or array.shape}."
         )
+    # Half precision is too little for sums of exponentials.
+    array = jnp.asarray(array, dtype or (jnp.float32 if array.dtype.itemsize < 4 else None))
     bad = np.flatnonzero(~np.isfinite(np.asarray(array)).all(axis=1))
     if len(bad):
         raise ValueError(
-            f"`{name}` must be finite, got NaN or infinity in {len(bad):,} of {len(array):,} rows, "
-            f"the first of them {bad[0]}."
+            f"`{name}` must be finite in {array.dtype}, got NaN or infinity in {len(bad):,} of "
+            f"{len(array):,} rows, the first of them {bad[0]}."
         )
-    return jnp.asarray(array, dtype)
+    return array
 
 
 def weights(name: str, value: Any, n: int, dtype: Any, *, zero: bool = False) -> Array:
@@ -74,7 +78,11 @@ def epsilon_of(value: Any, dtype: Any) -> Array:
     _checks.positive("epsilon", value)
     if callable(value) or np.ndim(value):
         raise ValueError(f"`epsilon` must be a single number, got {value!r}.")
-    return jnp.asarray(value, dtype)
+    held = jnp.asarray(value, dtype)
+    number = _checks.host_number(held)
+    if number is not None and not jnp.finfo(dtype).tiny <= number < np.inf:
+        raise ValueError(f"`epsilon` must be one that {held.dtype} can hold, got {value!r}.")
+    return held
 
 
 @jax.tree_util.register_dataclass
@@ -152,9 +160,12 @@ def source(name: str, value: Any, a: Any, batch_size: Any, dtype: Any) -> dict[s
 
 def _sampler(name: str, sample: Any, batch_size: int) -> Any:
     """Return a sampler of minibatches; one that draws single points is asked many times."""
-    drawn = jax.eval_shape(sample, jr.key(0))
+    try:
+        drawn = jax.eval_shape(sample, jr.key(0))
+    except Exception as error:
+        raise ValueError(f"`{name}` must draw from a key; it failed on it: {error}") from error
     shape = getattr(drawn, "shape", None)
-    if shape is None or not jnp.issubdtype(drawn.dtype, jnp.floating):
+    if shape is None or not jnp.issubdtype(drawn.dtype, jnp.floating) or len(shape) not in (1, 2):
         raise ValueError(f"`{name}` must draw floating arrays from a key, got {drawn!r:.80}.")
     if len(shape) == 1:
         return OneByOne(freeze_values(sample), batch_size)

@@ -11,7 +11,7 @@ from jax import Array, lax
 
 from rsgda import _checks
 
-TINY = 1e-30  # where a norm is zero it has no gradient; this one makes it zero
+TINY = 1e-30  # where a length is zero it has no direction; this one makes it zero
 
 
 class Centred(NamedTuple):
@@ -106,10 +106,15 @@ class PNorm(Cost):
         apart = jnp.abs(x[:, None, :] - targets[None, :, :])
         if self.p == jnp.inf:
             return jnp.max(apart, axis=2) ** self.power
-        total = jnp.sum(apart**self.p, axis=2)
         if self.power == self.p:
-            return total
-        return jnp.maximum(total, TINY) ** (self.power / self.p)
+            return jnp.sum(apart**self.p, axis=2)
+        # In units of the largest part, whose powers neither overflow nor vanish.
+        largest = lax.stop_gradient(jnp.max(apart, axis=2, keepdims=True))
+        unit = jnp.where(largest > 0, largest, 1)
+        total = jnp.sum((apart / unit) ** self.p, axis=2)
+        there = total > 0  # else the norm is zero, and has no gradient; this one makes it zero
+        norm = unit[:, :, 0] * jnp.where(there, total, 1) ** (1 / self.p)
+        return jnp.where(there, norm, 0) ** self.power
 
     def __repr__(self) -> str:
         return f"p_norm({self.p:g}, power={self.power:g})"
@@ -155,17 +160,34 @@ def named(cost: Any) -> Cost:
     """Return the cost of a name, or of a user's function."""
     if isinstance(cost, Cost):
         return cost
-    if cost == "quadratic":
-        return Quadratic()
-    if cost == "cosine":
-        return Cosine()
+    if isinstance(cost, str) and cost in ("quadratic", "cosine"):
+        return Quadratic() if cost == "quadratic" else Cosine()
     if isinstance(cost, str) or not callable(cost):
         raise ValueError(
             f"`cost` must be 'quadratic', 'cosine', rsgda.transport.p_norm(...) or a function "
-            f"(x, y) -> scalar of two points, got {cost!r}."
+            f"(x, y) -> scalar of two points, got {cost!r:.80}."
         )
     _checks.function("cost", cost)
     return Given(cost)  # pyright: ignore[reportArgumentType]
+
+
+def checked(cost: Any, d: int, dtype: Any) -> Cost:
+    """Return the cost of a name or a function, if it makes one number of two points of d."""
+    kind = named(cost)
+    point = jax.ShapeDtypeStruct((1, d), dtype)
+    try:
+        made = jax.eval_shape(lambda x, y: kind.matrix(x, kind.targets(y)), point, point)
+    except Exception as error:
+        raise ValueError(
+            f"`cost` must be a function (x, y) -> scalar of two points of {d} numbers, in terms of "
+            f"jax.numpy; it failed on them: {error}"
+        ) from error
+    if made.shape != (1, 1) or not jnp.issubdtype(made.dtype, jnp.floating):
+        raise ValueError(
+            f"`cost` must make one number of two points of {d}, got {made.dtype} of the shape "
+            f"{made.shape[2:]}."
+        )
+    return kind
 
 
 def _unit(points: Array) -> Array:

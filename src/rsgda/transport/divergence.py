@@ -4,6 +4,7 @@ import dataclasses
 import functools
 from typing import Any
 
+from rsgda.transport import clouds
 from rsgda.transport.plan import Sinkhorn
 from rsgda.transport.sinkhorn import sinkhorn
 
@@ -64,6 +65,9 @@ def divergence(
 
     Source: Feydy et al. (2019), equation (3); it is the loss of the paper without its bias.
     """
+    for name, weights, points in (("a", a, x), ("b", b, y)):
+        cloud = clouds.points("x" if name == "a" else "y", points)
+        clouds.weights(name, weights, len(cloud), cloud.dtype)
     solve = functools.partial(
         sinkhorn, epsilon=epsilon, cost=cost, tol=tol, max_iterations=max_iterations,
         progress=progress,

@@ -9,7 +9,7 @@ from rsgda._trees import PyTree
 from rsgda.problem import Problem
 from rsgda.projections import zero_sum_ball
 from rsgda.transport import clouds
-from rsgda.transport.costs import named
+from rsgda.transport.costs import checked
 from rsgda.transport.semidual import Generated
 
 
@@ -67,7 +67,7 @@ def generation(
         raise ValueError(
             f"`network` must take a z to the {y.shape[1]} dimensions of y, got {made.shape[1]}."
         )
-    kind = named(cost)
+    kind = checked(cost, y.shape[1], made.dtype)
     loss = Generated(
         clouds.epsilon_of(epsilon, made.dtype),
         clouds.weights("b", b, len(y), made.dtype),

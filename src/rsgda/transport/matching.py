@@ -11,7 +11,7 @@ from rsgda._trees import PyTree
 from rsgda.problem import Problem
 from rsgda.projections import zero_sum_ball
 from rsgda.transport import clouds
-from rsgda.transport.costs import named
+from rsgda.transport.costs import checked
 from rsgda.transport.semidual import Mapped, Matched, Pairs
 
 
@@ -78,7 +78,7 @@ def matching(
     loss = Matched(
         clouds.epsilon_of(epsilon, made.dtype),
         clouds.weights("b", b, len(y), made.dtype),
-        named(cost),
+        checked(cost, width, made.dtype),
         int(of_x.get("batch_size", batch_size)),
     )
     problem = Problem(

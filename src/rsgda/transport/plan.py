@@ -10,7 +10,7 @@ from jax import Array
 
 from rsgda._trees import PyTree
 from rsgda.transport import stream
-from rsgda.transport.certificate import gap_at
+from rsgda.transport.certificate import gap_at, rounding
 from rsgda.transport.costs import Cost
 from rsgda.transport.potentials import Potentials
 
@@ -33,7 +33,7 @@ class Sinkhorn(Potentials):
         a: their weights.
         u: the potentials of x.
         marginal: $\bar w$, what the plan gives each y, which should be its weight.
-        value: $F(v) \le W_\varepsilon$.
+        value: $F(v) \le W_\varepsilon$, less what rounding may have added.
         error: $\|\nu - \bar w\|_1$.
         converged: whether the error came to what was asked for; None for `semidiscrete`, where
             none is.
@@ -85,7 +85,9 @@ class Sinkhorn(Potentials):
         Args:
             rows: places in x, or a slice.
         """
-        places = np.atleast_1d(np.arange(len(self.x))[rows])
+        places = _places("rows", rows, len(self.x))
+        if not len(places):
+            return np.zeros((0, len(self.y)), self.y.dtype)
         return self.weights(np.asarray(self.x)[places]) * np.asarray(self.a)[places, None]
 
     def plan_block(self, rows: Any, columns: Any) -> np.ndarray:
@@ -95,12 +97,12 @@ class Sinkhorn(Potentials):
             rows: places in x, or a slice.
             columns: places in y, or a slice.
         """
-        i = np.atleast_1d(np.arange(len(self.x))[rows])
-        j = np.atleast_1d(np.arange(len(self.y))[columns])
-        u, v = (np.asarray(potential) for potential in self.potentials)
-        costs = np.asarray(self.cost.matrix(self.x[i], self.cost.targets(self.y[j])))
-        exponent = (u[i, None] + v[j] - costs) / float(self.epsilon)
-        return np.asarray(self.a)[i, None] * np.asarray(self.b)[j] * np.exp(exponent)
+        i = _places("rows", rows, len(self.x))
+        j = _places("columns", columns, len(self.y))
+        # About the centre of all y, as u is: otherwise the two are rounded in different ways.
+        some = self.cost.some(self.cost.targets(self.y), jnp.asarray(j))
+        logs = self.cost.exponents(self.x[i], some, self.v[j], self.b[j], self.epsilon)
+        return np.asarray(self.a[i, None] * jnp.exp(logs + (self.u[i] / self.epsilon)[:, None]))
 
     def barycentric(self, points: Any = None, values: Any = None) -> np.ndarray:
         r"""Return where each point is sent in the mean, $\sum_j w_j(x)\, y_j$.
@@ -151,6 +153,21 @@ class Turned(Cost):
         return self.cost.matrix(targets, self.cost.targets(x)).T
 
 
+def _places(which: str, given: Any, count: int) -> np.ndarray:
+    """Return places among so many points; refuse what is none."""
+    try:
+        given = given if isinstance(given, slice) else np.asarray(given)
+        given = given.astype(int) if not isinstance(given, slice) and not given.size else given
+        places = np.atleast_1d(np.arange(count)[given])
+    except IndexError as error:
+        raise ValueError(
+            f"`{which}` must be places below {count:,}, or a slice, got {given!r:.80}."
+        ) from error
+    if places.ndim != 1:
+        raise ValueError(f"`{which}` must be a list of places, got the shape {places.shape}.")
+    return places
+
+
 def solved(
     at: Potentials,
     x: Array,
@@ -177,13 +194,14 @@ def solved(
         targets = at.cost.targets(at.y)
         seen = stream.Seen(*_look(rows, targets, at.v, at.b, at.epsilon, cost=at.cost))
     marginal = jnp.exp(seen.log_mean)
+    u = seen.u.ravel()[: len(x)] + middle
     return Sinkhorn(
         **vars(shifted),
         x=x,
         a=a,
-        u=seen.u.ravel()[: len(x)] + middle,
+        u=u,
         marginal=marginal,
-        value=float(seen.value),
+        value=float(seen.value - rounding(u, shifted.v, at.b, at.epsilon)),
         error=float(jnp.sum(jnp.abs(at.b - marginal))),
         converged=converged,
         iterations=iterations,

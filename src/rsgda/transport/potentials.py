@@ -20,7 +20,7 @@ class Potentials:
     $$ w_j(x) \propto \nu_j e^{(v_j - c(x, y_j)) / \varepsilon}, \qquad \sum_j w_j(x) = 1 $$
 
     Attributes:
-        v: the potentials, which sum to zero.
+        v: the potentials; those of a solved problem sum to zero.
         epsilon: the regularisation.
         y: the targets.
         b: their weights.
@@ -53,7 +53,7 @@ class Potentials:
             values: of the targets, n × m, in place of the targets themselves: labels as zeros and
                 ones become probabilities.
         """
-        values = self.y if values is None else jnp.asarray(values, self.y.dtype)
+        values = self.y if values is None else clouds.points("values", values, self.y.dtype)
         if values.ndim != 2 or len(values) != len(self.y):
             raise ValueError(
                 f"`values` must have a row for each of the {len(self.y):,} points y, got "

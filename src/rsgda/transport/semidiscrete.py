@@ -13,7 +13,7 @@ from rsgda._start import check_key
 from rsgda._trees import PyTree, freeze_values, thaw
 from rsgda.drive.progress import bar
 from rsgda.transport import clouds
-from rsgda.transport.costs import Cost, named
+from rsgda.transport.costs import Cost, checked
 from rsgda.transport.plan import solved
 from rsgda.transport.potentials import Potentials
 
@@ -58,7 +58,7 @@ def semidiscrete(
         y: the targets, n × d.
         epsilon: the regularisation, in the units of the cost.
         key: draws the minibatches.
-        samples: of x to use in all.
+        samples: of x to use in all, one minibatch at least.
         batch_size: samples in a minibatch.
         a: weights of x, uniform by default; points with weights are drawn by these.
         b: weights of y, likewise.
@@ -87,12 +87,14 @@ def semidiscrete(
             f"`x` and `y` must have one dimension, got {drawn.shape[1]} and {targets.shape[1]}."
         )
     dtype = jnp.promote_types(drawn.dtype, targets.dtype)
-    targets, kind = targets.astype(dtype), named(cost)
+    targets, kind = targets.astype(dtype), checked(cost, targets.shape[1], dtype)
     nu = clouds.weights("b", b, len(targets), dtype)
     regular = clouds.epsilon_of(epsilon, dtype)
     size = drawn.shape[0]
     if eta is None:
         eta = float(regular) * min(size, 2 * len(targets))
+    if _checks.host_number(eta) is None:
+        raise ValueError(f"`eta` must be a single number, the first step, got {eta!r:.80}.")
     _checks.positive("eta", eta)
     cloud = of_x.get("data")
     source = freeze_values(of_x.get("sample"))
@@ -113,7 +115,13 @@ def semidiscrete(
             )  # fmt: skip
             shown.update(first + take, {})
     found = Potentials(at.average, regular, targets, nu, kind)
-    points = cloud if cloud is not None else getattr(thaw(source), "points", None)
+    if not np.all(np.isfinite(at.average)):
+        raise ValueError(
+            f"the costs between `x` and `y` must be finite in {dtype}; scale the points, or mend "
+            "the sampler or the cost."
+        )
+    sampler = of_x.get("sample")
+    points = sampler.points if isinstance(sampler, clouds.Weighted) else cloud
     if points is None:
         return found
     mu = clouds.weights("a", a, len(points), dtype, zero=True)

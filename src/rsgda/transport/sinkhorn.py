@@ -12,12 +12,13 @@ from rsgda._trees import PyTree
 from rsgda.drive.pace import Pacer
 from rsgda.drive.progress import bar
 from rsgda.transport import clouds, stream
-from rsgda.transport.costs import Cost, named
+from rsgda.transport.costs import Cost, checked
 from rsgda.transport.plan import Sinkhorn, solved
 from rsgda.transport.potentials import Potentials
 
 ROUGH = 0.1  # marginal error at which a larger epsilon of the scaling has done its part
 ROUGHLY = 20  # iterations that it may take for that
+SLOWEST = 0.99  # factor of a scaling
 
 
 class Point(NamedTuple):
@@ -87,12 +88,14 @@ def sinkhorn(
     mu = clouds.weights("a", a, len(x), dtype, zero=True)
     nu = clouds.weights("b", b, len(y), dtype)
     final = clouds.epsilon_of(epsilon, dtype)
-    _checks.positive("tol", tol)
+    _one_number("tol", tol)
     _checks.whole("max_iterations", max_iterations, 1)
     _checks.counted("max_iterations", max_iterations)
-    if scaling is not None:
-        _checks.probability("scaling", scaling)
-    kind = named(cost)
+    if scaling is not None and not 0 < _one_number("scaling", scaling) <= SLOWEST:
+        raise ValueError(f"`scaling` must be above 0 and at most {SLOWEST}, got {scaling!r}.")
+    if not isinstance(accelerate, bool):
+        raise ValueError(f"`accelerate` must be True or False, got {accelerate!r}.")
+    kind = checked(cost, x.shape[1], dtype)
     start = jnp.zeros(len(y), dtype) if v is None else _potentials(v, len(y), dtype)
     rows = stream.chunked(x, mu, len(y))
     targets = kind.targets(y)
@@ -112,6 +115,11 @@ def sinkhorn(
                 point = _advance(
                     rows, targets, nu, each, point, until, stop, bool(accelerate), cost=kind
                 )
+                if not np.isfinite(point.seen.value):
+                    raise ValueError(
+                        f"the costs between `x` and `y` must be finite in {dtype}, and not beyond "
+                        "what it can hold over epsilon; scale the points, or mend the cost."
+                    )
                 pacer.saw(int(point.passes) - done)
                 done = int(point.passes)
                 shown.update(done, {"error": float(point.error)})
@@ -123,15 +131,25 @@ def sinkhorn(
 
 def _potentials(v: Any, n: int, dtype: Any) -> Array:
     try:
-        given = jnp.asarray(v, dtype)
+        given = np.asarray(v)
+        given = given.astype(float) if given.dtype.kind in "biuf" else np.full(0, np.nan)
     except (TypeError, ValueError) as error:
         raise ValueError(f"`v` must hold {n:,} numbers, got {v!r:.80}.") from error
-    if given.shape != (n,) or not bool(jnp.all(jnp.isfinite(given))):
+    if given.shape != (n,) or not np.all(np.isfinite(given)):
         raise ValueError(
             f"`v` must hold one finite number for each of the {n:,} points y, got the shape "
-            f"{given.shape}."
+            f"{np.shape(v)}."
         )
-    return given
+    # A constant has no meaning, and would take digits from all that has.
+    return jnp.asarray(given - given.mean(), dtype)
+
+
+def _one_number(name: str, value: Any) -> float:
+    _checks.positive(name, value)
+    number = _checks.host_number(value)
+    if number is None:
+        raise ValueError(f"`{name}` must be a single number, got {value!r:.80}.")
+    return number
 
 
 def _falling(largest: float, final: Array, factor: float) -> list[Array]:

@@ -14,7 +14,7 @@ from rsgda._trees import PyTree, Static, thaw
 from rsgda._update import is_sound, keep, moved, projected
 from rsgda.moves import DESCENT_REFUSED, Algorithm, Change, Info, State, Step, apply, spent, start
 from rsgda.problem import Problem
-from rsgda.transport.semidual import SemiDual, exponents, semi_dual
+from rsgda.transport.semidual import SemiDual, exponents
 
 
 @jax.tree_util.register_dataclass
@@ -72,9 +72,9 @@ class SinkhornDescent(Algorithm):
         def objective(theta: PyTree) -> tuple[Array, Array]:
             theta = thaw(theta)
             given = theta if problem.prepare is None else problem.prepare(theta)
-            costs = loss.costs(given, rows)
-            v = iterated(lax.stop_gradient(costs), loss.nu, loss.epsilon, first, self.m_sin)
-            return semi_dual(v, costs, loss.nu, loss.epsilon), v
+            costs = lax.stop_gradient(loss.costs(given, rows))
+            v = iterated(costs, loss.nu, loss.epsilon, first, self.m_sin)
+            return loss(given, v, rows), v
 
         (value, v), gradient = jax.value_and_grad(objective, has_aux=True)(state.theta)
         v = projected(problem.project_v, v)

@@ -55,6 +55,8 @@ def relative(value: float = 1.0) -> Relative:
     Source: ours. The paper has eta = 5 at epsilon = 0.1, b = 128 and n = 4683 (Section 5.2), which
     is r = 0.011.
     """
+    if callable(value):
+        raise ValueError(f"`value` must be a number, got {value!r:.80}.")
     _checks.positive("value", value)
     return Relative(value)
 

@@ -68,13 +68,13 @@ def look(rows: Rows, targets: PyTree, v: Array, nu: Array, epsilon: Array, *, co
         values = cost.exponents(chunk.points, targets, v, nu, epsilon)
         top = jnp.max(values, axis=1, keepdims=True)
         scaled = jnp.exp(values - top)
-        sums = scaled @ ones  # by a product, which is twice as fast as a reduction
+        sums = _times(scaled, ones)  # by a product, which is twice as fast as a reduction
         log_sums = jnp.log(sums) + top[:, 0]
         mu = jnp.exp(chunk.log_mu)
         # Kahan's sum: many chunks add up to no more rounding than one.
         add = -epsilon * jnp.sum(mu * log_sums) - lost
         new = total + add
-        return (new, (new - total) - add, mean + (mu / sums) @ scaled), log_sums
+        return (new, (new - total) - add, mean + _times(mu / sums, scaled)), log_sums
 
     zero = jnp.zeros((), v.dtype)
     (total, _, mean), log_sums = lax.scan(part, (zero, zero, jnp.zeros_like(v)), rows)
@@ -174,8 +174,8 @@ def end(
         values = cost.exponents(points, targets, v, nu, epsilon)
         costs = shifted - values  # over epsilon
         return Ended(
-            lacks=jnp.exp(values + (u / epsilon)[:, None]) @ (1 - shares),
-            elsewhere=epsilon * (at_lacking - values @ lacking),
+            lacks=_times(jnp.exp(values + (u / epsilon)[:, None]), 1 - shares),
+            elsewhere=epsilon * (at_lacking - _times(values, lacking)),
             spread=epsilon * (costs.max(axis=1) - costs.min(axis=1)),
         )
 
@@ -198,4 +198,5 @@ def mapped(function: Callable[[np.ndarray], Any], points: Any, n: int) -> Any:
     return jax.tree.map(lambda *parts: np.concatenate(parts), *found)
 
 
+_times = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
 compiled = functools.partial(jax.jit, static_argnames="cost")
