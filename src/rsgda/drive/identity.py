@@ -23,7 +23,7 @@ def identity(problem: Problem, algorithm: Any, state: State) -> dict[str, Any]:
     functions = ("loss", "sample", "project_v", "project_theta", "prepare", "restart")
     return {
         "format": FORMAT,
-        "jax_enable_x64": bool(jax.config.jax_enable_x64),  # random numbers differ with it
+        "floats": jax.dtypes.canonicalize_dtype(float).name,  # random numbers differ with it
         "algorithm": qualified(algorithm),
         **{name: qualified(getattr(problem, name)) for name in functions},
         "batch_size": None if problem.batch_size is None else int(problem.batch_size),
