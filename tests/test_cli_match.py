@@ -157,6 +157,16 @@ def test_nothing_is_overwritten_unless_that_is_asked_for(done, files):
         assert "must not be a file that is read" in refused(*files, "-o", path, "--force", *SHORT)
 
 
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_a_folder_of_ones_own_is_never_taken_for_a_checkpoint(files, tmp_path, force):
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "thesis.txt").write_text("years of work")
+    options = ("-o", tmp_path / "a.h5ad", "--checkpoint", own, *force, *SHORT)
+    assert "holds something else" in refused(*files, *options, code=1)
+    assert (own / "thesis.txt").read_text() == "years of work"
+
+
 @pytest.mark.slow
 def test_force_replaces(done, files, tmp_path):
     out, _ = done

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rsgda.drive.folder import NOTE
+
 SAVING = ".saving-"
 
 
@@ -56,10 +58,20 @@ class Places(NamedTuple):
         _check_folder("--checkpoint", self.checkpoint)
         if self.checkpoint.exists() and not self.checkpoint.is_dir():
             raise NotADirectoryError(f"--checkpoint must be a folder, {self.checkpoint} is a file.")
+        # It is removed at the end: nobody's own folder may be taken for one.
+        if self.checkpoint.is_dir() and any(self.checkpoint.iterdir()) and not self._is_ours():
+            raise FileExistsError(
+                f"--checkpoint must be a new or empty folder or that of an unfinished match, "
+                f"{self.checkpoint} holds something else."
+            )
 
     def forget(self) -> None:
         """Remove what an unfinished match has left."""
-        shutil.rmtree(self.checkpoint, ignore_errors=True)
+        if self._is_ours():
+            shutil.rmtree(self.checkpoint, ignore_errors=True)
+
+    def _is_ours(self) -> bool:
+        return (self.checkpoint / NOTE).is_file()
 
     def save(self, adata: Any) -> None:
         """Write the annotated source: beside its place first, so that none is ever half there."""

@@ -167,14 +167,15 @@ def end(
         lacking: how what is left is spread over the targets, which sums to one.
     """
     shifted = v / epsilon + jnp.log(nu)
-    at_lacking = shifted @ lacking
+    at_lacking, ones = shifted @ lacking, jnp.ones_like(v)
 
     def part(chunk: tuple[Array, Array]) -> Ended:
         points, u = chunk
         values = cost.exponents(points, targets, v, nu, epsilon)
+        scaled = jnp.exp(values + (u / epsilon)[:, None])
         costs = shifted - values  # over epsilon
         return Ended(
-            lacks=_times(jnp.exp(values + (u / epsilon)[:, None]), 1 - shares),
+            lacks=_times(scaled, 1 - shares) / _times(scaled, ones),  # u is rounded
             elsewhere=epsilon * (at_lacking - _times(values, lacking)),
             spread=epsilon * (costs.max(axis=1) - costs.min(axis=1)),
         )
