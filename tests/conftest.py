@@ -13,6 +13,21 @@ matplotlib.use("Agg")
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
+LONG_EXAMPLES = (  # docstrings that take most of a minute to compile
+    "rsgda.plots.certificate",
+    "rsgda.robust.certificate.certificate",
+    "rsgda.singlecell.match.match",
+    "rsgda.testing.check_algorithm",
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Count long examples among the slow tests."""
+    for item in items:
+        if item.name in LONG_EXAMPLES:
+            item.add_marker(pytest.mark.slow)
+
 
 @pytest.fixture(autouse=True)
 def _room_for_programs():

@@ -27,16 +27,14 @@ ALGORITHMS = [
     rsgda.SGDmax(delta=1e-3, alpha=0.02, eta=0.2, max_ascents=40),
     rsgda.SGDmax(delta=1e-3, alpha=0.02, eta=0.2, max_ascents=40, mu=4.0),
 ]
+QUICK = [ALGORITHMS[0], ALGORITHMS[6]]
 
 
 @pytest.mark.parametrize("check", testing.CONTRACT, ids=lambda check: check.__name__)
 @pytest.mark.parametrize(
     "algorithm",
-    # One of each class is quick enough; the others differ in steps and settings.
-    [
-        pytest.param(one, marks=[pytest.mark.slow] if i % 2 else [])
-        for i, one in enumerate(ALGORITHMS)
-    ],
+    # One with a fixed number of gradients and one without are quick enough.
+    [pytest.param(one, marks=[] if one in QUICK else pytest.mark.slow) for one in ALGORITHMS],
     ids=repr,
 )
 def test_contract(algorithm, check):

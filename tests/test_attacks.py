@@ -61,6 +61,7 @@ def wide(row):
     return np.asarray(row)[:, None, None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("box", [None, BOX])
 def test_pgd_stays_in_its_ball_and_box(norm, box):

@@ -240,6 +240,7 @@ def test_no_attack_exceeds_it(seed, steepness, box):
             assert np.all(over[at.certified] <= 1e-10)
 
 
+@pytest.mark.slow
 def test_the_share_is_said_where_gamma_is_too_small():
     """For some labels the objective is not concave; a grid knows for which."""
     steep = 2.0
@@ -364,6 +365,7 @@ def test_one_rho_gives_numbers():
     assert f"3 rho + {found.inner[0].phi + found.inner[0].gap:.6g}" in found.message
 
 
+@pytest.mark.slow
 def test_what_fails_at_a_gamma_fails_at_all_smaller_ones():
     for seed, steepness in ((3, 2.0), (1, 1.6)):
         found = certified(seed, steepness)

@@ -107,6 +107,8 @@ CASES = {
     "odd": lambda: odd(SGDA(alpha=0.02, eta=0.1)),
 }  # fmt: skip
 
+QUICK = ("rsgda", "float32", "sgdmax-exact", "adam", "rows", "network")
+
 
 @functools.cache
 def case(name):
@@ -166,7 +168,10 @@ def listing(folder):
     }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in CASES],
+)
 def test_resumed_run_is_the_straight_run(name, tmp_path, monkeypatch):
     for steps in (23, 40, STEPS):  # 23 is no multiple of `every`
         resumed = run(name, tmp_path / "longer", steps)

@@ -59,6 +59,7 @@ def test_one_class(data):
         RobustClassifier().fit(data[0], np.ones(N))
 
 
+@pytest.mark.slow
 def test_a_refit_that_fails_leaves_the_last_one():
     X = np.random.default_rng(0).normal(size=(30, 4))
     y = (X[:, 0] > 0).astype(int)

@@ -359,6 +359,7 @@ def test_evaluate_measures_a_model_beside_another(place, tmp_path):
     check_page(out / "report.html", "40 of 40", "L2", EVIL, "Settings of <b>twin")
 
 
+@pytest.mark.slow
 def test_columns_are_matched_by_their_names(place, tmp_path):
     turned = write_csv(tmp_path / "turned.csv", *samples(40, seed=1), order=(2, 0, 1))
     found = [
@@ -512,7 +513,7 @@ def test_files_and_folders_that_are_not_there(place, tmp_path):
         assert "Not a directory" in line
 
 
-@pytest.mark.parametrize("command", ["evaluate", "certify"])
+@pytest.mark.parametrize("command", ["evaluate", pytest.param("certify", marks=pytest.mark.slow)])
 def test_a_report_is_not_overwritten_unless_forced(command, place, tmp_path):
     out = tmp_path / "out"
     out.mkdir()

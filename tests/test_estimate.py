@@ -37,7 +37,9 @@ NOISY = [
 ]
 
 
-@pytest.mark.parametrize("toy", EXACT, ids=repr)
+@pytest.mark.parametrize(
+    "toy", [EXACT[0], *(pytest.param(toy, marks=pytest.mark.slow) for toy in EXACT[1:])], ids=repr
+)
 def test_exact_toys_to_rounding(toy):
     theta = jnp.full(toy.d, jnp.pi)
     v = toy.v_star(theta) + 0.3

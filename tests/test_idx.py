@@ -327,6 +327,7 @@ def many():
     return list(cases(FUZZ_CASES))
 
 
+@pytest.mark.slow
 def test_anything_gives_its_array_or_a_value_error(tmp_path, many, tracing):
     path, told = tmp_path / "case", {}
     with path.open("wb", buffering=0) as file:  # for all cases: opening takes longer than reading

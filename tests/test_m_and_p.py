@@ -82,10 +82,14 @@ def test_equal_gradients_give_equal_phi(m):
 @pytest.mark.parametrize(
     ("m", "one_over_p", "loop"),
     [
-        *[(m, m + 1, m + 1) for m in (1, 3, 9)],
-        *[(m, m + 1, m - 1) for m in (3, 9)],
-        *[(m, m + 2, m) for m in (1, 3, 9)],
-        *[(m, m, m) for m in (3, 9)],
+        *[(m, m + 1, m + 1) for m in (1, 3)],
+        *[(m, m + 2, m) for m in (1, 3)],
+        (3, 4, 2),
+        (3, 3, 3),
+        *[
+            pytest.param(9, one_over_p, loop, marks=pytest.mark.slow)
+            for one_over_p, loop in ((10, 10), (10, 8), (11, 9), (9, 9))
+        ],
     ],
 )
 def test_off_by_one_is_noticed(m, one_over_p, loop):

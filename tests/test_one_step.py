@@ -24,7 +24,7 @@ from rsgda.theory import Regularity, alpha_max, one_step
 ROUNDING = 1e-12
 KAPPAS = (1.5, 2.0, 5.0, 20.0, 100.0)
 ETAS = {"sampled": 0.5, "exact": 1.0, "interpolation": 1.0, "bounded": 1.0}  # in units of 1/L
-LONG = ("sampled", "interpolation")
+LONG = ("sampled", "interpolation", "bounded")
 SHARES = {"sampled": 0.55, "exact": 0.6, "interpolation": 0.6, "bounded": 0.02}
 
 
@@ -136,6 +136,7 @@ def sharpened(toy, r, theta, v, starts=3, **step):
     return shares.min(), min(ends)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("setting", "kinds", "kappa", "p"),
     [

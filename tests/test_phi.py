@@ -62,6 +62,7 @@ def test_toy_problems(kinds, kappa):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kappa", [10.0, 1e4])
 def test_the_interval_holds_on_many_quadratics(kappa):
     problem = rsgda.Problem(quadratic)
@@ -123,7 +124,10 @@ SETS = {
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name in ("ball", "simplex"))) for name in SETS],
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("ball", "box", "simplex")))
+        for name in SETS
+    ],
 )
 def test_projections_against_scipy(name):
     project, constraints = SETS[name]

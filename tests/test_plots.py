@@ -72,6 +72,7 @@ def test_many_plans_can_be_told_apart():
     assert len(looks) == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", ["ab", "abc", "abcdefghijklm"])
 def test_curves_that_coincide_are_all_seen(names):
     """Two of them next to each other: both colours are in the picture, over its whole width."""

@@ -140,6 +140,7 @@ killed_run.call("plain", sys.argv[1], steps=50)
 """
 
 
+@pytest.mark.slow
 def test_logging_of_the_user_is_left_as_it_was(tmp_path):
     """In a program of its own: pytest sets up logging itself."""
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]

@@ -61,6 +61,7 @@ def test_gated_types_under_the_names_of_rna():
     assert coarse(gated).tolist() == ["B", "CD4 T", "CD4 T", "CD8 T", "other", ""]
 
 
+@pytest.mark.slow
 def test_types_are_transferred_along_the_plan():
     rng = np.random.default_rng(0)
     kinds = np.repeat(["a", "b"], 30)

@@ -295,6 +295,7 @@ def test_files_hold_every_look():
     assert sum(line.endswith(",yes") for line in summary) == 13
 
 
+@pytest.mark.slow
 def test_figures_are_drawn_whatever_ended_how():
     runs = grid(as_the_paper_says, change=diverging)
     runs += list(_authors(runs))

@@ -241,7 +241,9 @@ def test_float32_is_accurate(scale, offset):
     np.testing.assert_allclose(found.value, wanted, rtol=1e-5)
 
 
-@pytest.mark.parametrize("group", [4, 9, 256])
+@pytest.mark.parametrize(
+    "group", [4, *(pytest.param(more, marks=pytest.mark.slow) for more in (9, 256))]
+)
 @pytest.mark.parametrize("far", [0, 1, 9, M - 1])
 def test_a_pass_sees_targets_that_get_next_to_nothing(monkeypatch, clouds, group, far):
     """In float32, several groups of them or one, held against float64 and the whole matrix."""
@@ -290,7 +292,7 @@ def test_divergence(clouds):
 
 @pytest.mark.parametrize("epsilon", [0.5, 30.0, 1e3, 1e5])
 @pytest.mark.parametrize("shape", [(30, 20), (1, 20), (30, 1)])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
 def test_the_certificate_holds_whatever_rounding_does(dtype, shape, epsilon):
     """On both sides: where epsilon is far above all costs, too, and for a v far from zero."""
     for seed in range(3):

@@ -190,6 +190,7 @@ def test_table():
         table[2, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "algorithm", [rsgda.SGDA(alpha=0.05, eta=0.3), rsgda.RSGDA(p=0.5, alpha=0.05, eta=0.3)]
 )

@@ -228,6 +228,7 @@ def test_relative_steps_in_a_sweep(matched):
     np.testing.assert_allclose(table[1, 1].v, alone.v, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_algorithm_changes_each_array_by_a_share_that_falls(matched):
     problem, theta, v = matched
     seen = [np.asarray(theta.layers[0].weight)]
@@ -518,6 +519,7 @@ def test_pairs_of_a_sampler(clouds, network):
         transport.matching(*clouds[:2], network, pairs=[[0, 1]], pull=0.0)
 
 
+@pytest.mark.slow
 def test_pairs_pull_in_learning_with_sinkhorn_too():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(20, 2)), rng.normal(size=(15, 3))
