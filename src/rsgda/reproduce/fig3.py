@@ -74,7 +74,7 @@ def run(
     return Outcome(
         files={"fig3.csv": as_csv(["stage", "epoch", "mixing"], rows), **pictures},
         settings={
-            **described(setting, clouds, curves),
+            **described(setting, clouds),
             "run": name,
             "drawn": DRAWN[scale],
             "sha256_of_end": hashlib.sha256(stages[-1].mapped.tobytes()).hexdigest(),

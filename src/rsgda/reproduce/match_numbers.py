@@ -162,7 +162,7 @@ def caption(scale: Scale, clouds: Clouds) -> str:
     )
 
 
-def described(scale: Scale, clouds: Clouds, curves: list[Curve]) -> dict[str, Any]:
+def described(scale: Scale, clouds: Clouds) -> dict[str, Any]:
     """Return what all cells have in common, as JSON can hold it."""
     return {
         **scale._asdict(),
@@ -178,5 +178,4 @@ def described(scale: Scale, clouds: Clouds, curves: list[Curve]) -> dict[str, An
         "tuned_on_one_row_in": COARSE,
         "seed": SEED,
         "precision": "float32",
-        "seconds_of_cells": round(sum(curve.seconds for curve in curves), 1),
     }

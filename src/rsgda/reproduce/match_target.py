@@ -49,6 +49,9 @@ def outcome(
             f"{name}.png": png,
             f"{name}.pdf": pdf,
         },
-        settings=described(setting, clouds, [*curves, *tuned]),
+        settings={
+            **described(setting, clouds),
+            "seconds_of_cells": round(sum(curve.seconds for curve in [*curves, *tuned]), 1),
+        },
         findings=tuple(judge(groups(curves))),
     )
