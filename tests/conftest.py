@@ -1,5 +1,7 @@
 """All tests run in float64 where they do not ask for less, and nothing is promoted silently."""
 
+import itertools
+import os
 from pathlib import Path
 
 import jax
@@ -8,7 +10,11 @@ import pytest
 
 MAPS = Path("/proc/self/maps")
 MANY = 20_000  # regions of memory, of the 65,530 that Linux gives to a process
+SOME = 10  # tests between two looks at them, which take as long as a short test
+# Most tests run a program once or twice, on few numbers: compiling it is what takes the time.
+FAST = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", "")  # commands leave the user's cache alone
 matplotlib.use("Agg")
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -19,6 +25,13 @@ LONG_EXAMPLES = (  # docstrings that take most of a minute to compile
     "rsgda.singlecell.match.match",
     "rsgda.testing.check_algorithm",
 )
+_COUNT = itertools.count(1)
+
+
+def pytest_configure(config):
+    """Compile without optimisations, unless slow tests are asked for: these compute for long."""
+    if config.option.markexpr == "not slow":
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FAST}".strip()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -33,5 +46,5 @@ def pytest_collection_modifyitems(items):
 def _room_for_programs():
     """Forget compiled programs in time: each holds regions, and the compiler dies without one."""
     yield
-    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MANY:
+    if next(_COUNT) % SOME == 0 and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MANY:
         jax.clear_caches()

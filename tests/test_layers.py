@@ -28,7 +28,7 @@ LAYERS = [
     ["robust", "transport", "data", "plots", "report", "_planned"],
     ["singlecell"],
     ["reproduce"],
-    ["cli_output"],
+    ["cli_cache", "cli_output"],
     ["cli_match", "cli_robust"],
     ["cli"],
     ["__main__"],

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import typer.core
 
+from rsgda.cli_cache import keep_programs
 from rsgda.cli_match.command import match as match_command
 from rsgda.cli_robust.commands import app as robust
 from rsgda.reproduce.registry import SCALES, TARGETS, check_scale, chosen
@@ -35,6 +36,7 @@ class Commands(typer.core.TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; an error that a user can mend is one line and an exit code."""
+        keep_programs()
         with contextlib.nullcontext() if ctx.params["traceback"] else endings():
             return super().invoke(ctx)
 
