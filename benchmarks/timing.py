@@ -123,7 +123,10 @@ def show(lines: list[Line]) -> None:
 
 def save(lines: list[Line], file: Path) -> None:
     """Write the numbers."""
-    rows = [dataclasses.asdict(entry) | {"verdict": entry.verdict} for entry in lines]
+    rows = [
+        dataclasses.asdict(entry) | {"goal": entry.goal, "verdict": entry.verdict}
+        for entry in lines
+    ]
     file.write_text(json.dumps(rows, indent=1) + "\n")
 
 

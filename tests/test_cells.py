@@ -60,6 +60,7 @@ def test_simulated_cells_are_the_same_for_a_seed_and_differ_between_seeds():
         ({"features": (3,)}, "features"),
         ({"features": (3, 2.5)}, "features"),
         ({"branches": 0}, "branches"),
+        ({"branches": 6}, "branches"),
         ({"seed": -1}, "seed"),
     ],
 )

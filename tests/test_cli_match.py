@@ -167,6 +167,23 @@ def test_a_folder_of_ones_own_is_never_taken_for_a_checkpoint(files, tmp_path, f
     assert (own / "thesis.txt").read_text() == "years of work"
 
 
+def test_what_is_written_has_places_of_its_own(files, tmp_path):
+    out = tmp_path / "a.h5ad"
+    both = tmp_path / "both"
+    same = refused(*files, "-o", out, "--matcher", both, "--checkpoint", both, *SHORT)
+    assert "--matcher and --checkpoint must be two places" in same
+    link = tmp_path / "link.h5ad"
+    link.symlink_to(files[0])
+    assert "must not be a file that is read" in refused(*files, "-o", link, "--force", *SHORT)
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "thesis.txt").write_text("years of work")
+    assert "--matcher must be a new or empty" in refused(
+        *files, "-o", out, "--matcher", own, *SHORT
+    )
+    assert not out.exists()
+
+
 @pytest.mark.slow
 def test_force_replaces(done, files, tmp_path):
     out, _ = done

@@ -157,8 +157,11 @@ def test_new_cells(matcher, cells, source):
     np.testing.assert_allclose(
         matcher.transform(new), matcher.adata.obsm["X_rsgda"][:7], rtol=1e-4, atol=1e-4
     )
-    with pytest.raises(ValueError, match="the 9 features of the source"):
-        matcher.transform(source[:, ::-1])
+    np.testing.assert_array_equal(matcher.transform(new[:, ::-1]), matcher.transform(new))
+    with pytest.raises(
+        ValueError, match="9 features of the source, 2 of which are not there: rna-feature0"
+    ):
+        matcher.transform(source[:, 2:])
     with pytest.raises(ValueError, match="the 9 features of the source"):
         matcher.transform(np.zeros((3, 8)))
 
@@ -236,7 +239,12 @@ def test_what_is_known_tells_cells_apart(how):
         ({"shared": "all"}, "`shared` must be pairs of names"),
         ({"shared": [("CD3E", "CD3")]}, "the source has no feature called 'CD3E'"),
         ({"pairs": [("rna1", "cytof999")]}, "the target has no cell called 'cytof999'"),
-        ({"pairs": [[0, N]]}, "`pairs` must be places below"),
+        ({"shared": 3}, "`shared` must be pairs of names"),
+        ({"pairs": [[0, N]]}, "places in the target must be from 0 to 59, got 60"),
+        ({"pairs": [[-1, 0]]}, "places in the source must be from 0 to 39, got -1"),
+        ({"label_key": [""] * N}, "`label_key` must name labels of the target"),
+        ({"source_steps": [sc.scale(), sc.highly_variable(3)]}, "must come before scale and pca"),
+        ({"source_steps": [sc.highly_variable(3)]}, "wants logarithms of counts"),
         ({"pairs": []}, "`pairs` must be k × 2"),
         ({"paired": True}, "`paired` wants as many cells"),
         ({"epsilon": 0.0}, "`epsilon` must be"),
@@ -283,3 +291,42 @@ def test_the_mapped_cells_come_nearer(cells):
     assert longer.scores["W_eps"] + longer.scores["W_eps_gap"] < 0.9 * short.scores["W_eps"]
     assert longer.scores["mixing"] > short.scores["mixing"]
     assert jax.tree.leaves(longer.network)[0].dtype == jnp.float32
+
+
+def test_one_name_for_two_cells_is_no_pair(source, target):
+    names = source.obs_names.to_numpy().copy()
+    names[1] = names[0]
+    source.obs_names = names
+    with pytest.raises(ValueError, match="the source has several cells called 'rna0'"):
+        sc.match(source, target, pairs=[("rna0", "cytof0")], **QUICK)
+
+
+def test_an_epsilon_that_is_too_small_says_so(source, target):
+    with pytest.raises((FloatingPointError, ValueError), match="epsilon"):
+        sc.match(source, target, epsilon=1e-42, **QUICK)
+    assert list(source.obsm) == []
+
+
+def test_nothing_is_left_of_an_earlier_match(source, target):
+    source.obs["rsgda_label"] = "old"
+    source.obs["rsgda_label_confidence"] = 1.0
+    source.obsm["rsgda_label_probabilities"] = np.ones((M, 1))
+    sc.match(source, target, **QUICK)
+    assert sorted(source.obs) == ["rsgda_confidence", "rsgda_match", "type"]
+    assert list(source.obsm) == ["X_rsgda"]
+
+
+def test_the_layer_that_was_matched_is_taken_again(source, target):
+    layered = source.copy()
+    layered.layers["counts"], layered.X = source.X, np.zeros_like(source.X)
+    matcher = sc.match(layered, target, source_layer="counts", **QUICK)
+    np.testing.assert_array_equal(matcher.transform(layered), matcher.transform(source.X))
+
+
+def test_shared_features_are_prepared_as_all_are(source, target):
+    """A sample that was sequenced twice as deep is the same cell, shared features included."""
+    shared = [("rna-feature0", "cytof-feature1")]
+    matcher = sc.match(source, target, shared=shared, **QUICK)
+    deeper = source.copy()
+    deeper.X = 2 * source.X
+    np.testing.assert_allclose(matcher.points(deeper), matcher.points(source), rtol=1e-4, atol=1e-5)

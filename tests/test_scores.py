@@ -90,6 +90,14 @@ def test_wrong_mixing():
         singlecell.mixing(np.zeros((3, 2)), np.zeros((2, 2)), neighbours=5)
 
 
+def test_numbers_are_one_label_however_they_are_written():
+    true, given = np.array([1.0, 2.0, np.nan]), np.array(["1", "2", ""])
+    found = singlecell.label_transfer(true, given)
+    assert found.accuracy == 1
+    assert found.labels.tolist() == ["", "1", "2"]
+    assert singlecell.label_transfer([1, 0.5], ["1", "0.5"]).accuracy == 1
+
+
 def test_labels_by_hand():
     found = singlecell.label_transfer(["T", "B", "B", "NK"], ["T", "B", "T", "B"])
     assert found.accuracy == 0.5

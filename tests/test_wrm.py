@@ -47,7 +47,8 @@ def test_the_loss_is_the_paper_s(loss, smoothing):
     batch = jax.tree.map(lambda leaf: leaf[rows], problem.data)
     value = problem.loss(theta, jnp.asarray(moved, jnp.float32), batch)
     expected = by_hand(moved, rows, 0.7, smoothing, loss == "double_softmax")
-    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    # Its two terms are of order one in float32, and may all but cancel.
+    np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
     assert problem.separable
     assert theta is NETWORK
     np.testing.assert_array_equal(v, X)

@@ -44,17 +44,7 @@ def write(
     arrays: dict[str, np.ndarray],
 ) -> None:
     """Write a model into a folder; one that it holds is replaced, anything else is left alone."""
-    folder = _place(path)
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"`path` must be a folder, {folder} is a file.")
-    if folder.is_dir() and any(folder.iterdir()):
-        try:
-            _note(folder, kind)
-        except ValueError as error:
-            raise ValueError(
-                f"`path` must be a new or empty folder or one of a saved {kind.noun}, got "
-                f"{folder}: {error}"
-            ) from error
+    folder = check_place(path, kind)
     folder.mkdir(parents=True, exist_ok=True)
     content = _packed(arrays)
     digest = hashlib.sha256(content).hexdigest()
@@ -66,6 +56,22 @@ def write(
     for old in folder.glob(WEIGHTS):
         if old.name != weights:
             old.unlink()
+
+
+def check_place(path: str | os.PathLike[str], kind: Kind) -> Path:
+    """Refuse a folder that holds anything but a model of this kind."""
+    folder = _place(path)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"`path` must be a folder, {folder} is a file.")
+    if folder.is_dir() and any(folder.iterdir()):
+        try:
+            _note(folder, kind)
+        except ValueError as error:
+            raise ValueError(
+                f"`path` must be a new or empty folder or one of a saved {kind.noun}, got "
+                f"{folder}: {error}"
+            ) from error
+    return folder
 
 
 def read_model(path: str | os.PathLike[str], kind: Kind) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Options of `rsgda match` and what they mean; nothing heavy is imported before it runs."""
 
 import contextlib
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -159,6 +160,8 @@ def _named_as_options() -> Iterator[None]:
         name = found[1]
         if name in ("source", "target"):
             return name.upper()
+        if name not in inspect.signature(match).parameters:
+            return found[0]
         return f"--{name.replace('_', '-')}{found[2] or ''}"
 
     try:

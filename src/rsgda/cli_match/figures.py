@@ -59,7 +59,8 @@ def cells(matcher: Matcher, target: Any, label_key: str | None) -> tuple[Figure,
     )
     if label_key is not None:
         given = np.asarray(source.obs["rsgda_label"], str)[mine]
-        own = tables.read("target", target).column("label_key", label_key)[theirs]
+        table = tables.read("target", target, to["layer"], to["obsm"])
+        own = table.column("label_key", label_key)[theirs]
         by_label = (
             ((alone, given),),
             ((also, own),),
@@ -91,6 +92,7 @@ def confusion(labels: Any, matrix: np.ndarray) -> Figure:
     shares = matrix / np.where(total > 0, total, 1)
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     axes.set(xlabel="label given", ylabel="true label")
+    labels = [_as_text(label) for label in labels]
     axes.set_xticks(range(size), labels, rotation=45, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(size), labels)
     if size <= MOST_LABELS:
@@ -119,9 +121,15 @@ def _panel(axis: Axes, title: str) -> None:
 def _dots(axis: Axes, points: np.ndarray, colour: Any, label: str) -> None:
     # Thousands of dots as a picture: as shapes they would make the page heavy.
     axis.scatter(
-        points[:, 0], points[:, 1], s=5, color=colour, alpha=0.7, linewidths=0, label=label,
-        rasterized=True,
+        points[:, 0], points[:, 1], s=5, color=colour, alpha=0.7, linewidths=0,
+        label=_as_text(label), rasterized=True,
     )  # fmt: skip
+
+
+def _as_text(label: str) -> str:
+    """Return a label that matplotlib neither reads as mathematics nor hides from a legend."""
+    text = str(label).replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
 
 
 def _colours(labels: np.ndarray) -> dict[str, Any]:

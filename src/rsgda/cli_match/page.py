@@ -11,7 +11,7 @@ from rsgda.singlecell.matcher import Matcher
 from rsgda.singlecell.preprocessing import Preprocessing
 
 SCORES = {
-    "W_eps": ("loss, W_eps", "of the mapped cells to the target; it lies between this and"),
+    "W_eps": ("loss, W_eps", "of the mapped cells to the target{}; it lies between this and"),
     "mixing": ("mixing", "neighbours from the other side: 1 where both lie alike, 0 apart"),
     "label_accuracy": ("labels right", "of the cells whose own label is known"),
     "foscttm_mean": ("FOSCTTM", "cells closer than the true match: 0 is perfect, 0.5 is chance"),
@@ -133,6 +133,8 @@ def _scores(matcher: Matcher) -> report.Html:
             continue
         title, about = SCORES[name]
         if name == "W_eps":
+            priced = matcher.shared is not None or len(matcher.labels) > 0
+            about = about.format(", with the price of what guides the match" if priced else "")
             about += f" {value + matcher.scores['W_eps_gap']:.5g}"
         rows.append((title, about, _shown(name, value)))
     return report.table(("score", "what it is", ""), rows, right=2)

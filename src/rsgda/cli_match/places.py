@@ -47,7 +47,7 @@ class Places(NamedTuple):
             if path is None:
                 continue
             _check_folder(option, path)
-            if any(path.absolute() == each.absolute() for each in read):
+            if any(path.resolve() == each.resolve() for each in read):
                 raise ValueError(f"{option} must not be a file that is read, got {path}.")
             if path.is_dir() and option != "--matcher":
                 raise IsADirectoryError(f"{option} must be a file, {path} is a folder.")
@@ -55,6 +55,13 @@ class Places(NamedTuple):
                 raise FileExistsError(
                     f"{option} {path} is there already; choose another, or replace it with --force."
                 )
+        if self.matcher is not None:
+            _check_matcher(self.matcher)
+        placed: dict[Path, str] = {}
+        for option, path in (mine | {"--checkpoint": self.checkpoint}).items():
+            before = None if path is None else placed.setdefault(path.resolve(), option)
+            if before not in (None, option):
+                raise ValueError(f"{before} and {option} must be two places, got {path} for both.")
         _check_folder("--checkpoint", self.checkpoint)
         if self.checkpoint.exists() and not self.checkpoint.is_dir():
             raise NotADirectoryError(f"--checkpoint must be a folder, {self.checkpoint} is a file.")
@@ -69,6 +76,11 @@ class Places(NamedTuple):
         """Remove what an unfinished match has left."""
         if self._is_ours():
             shutil.rmtree(self.checkpoint, ignore_errors=True)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether there is a match to continue."""
+        return self._is_ours()
 
     def _is_ours(self) -> bool:
         return (self.checkpoint / NOTE).is_file()
@@ -88,6 +100,16 @@ def _check_folder(option: str, path: Path) -> None:
         raise FileNotFoundError(f"{option}: there is no folder {folder}.")
     if not os.access(folder, os.W_OK):
         raise PermissionError(f"{option}: {folder} cannot be written to.")
+
+
+def _check_matcher(path: Path) -> None:
+    from rsgda import _model_file
+    from rsgda.singlecell.matcher_file import KIND
+
+    try:
+        _model_file.check_place(path, KIND)
+    except ValueError as error:
+        raise ValueError(str(error).replace("`path`", "--matcher")) from error
 
 
 def read_cells(which: str, path: Path) -> Any:
@@ -110,7 +132,7 @@ def read_cells(which: str, path: Path) -> Any:
         raise ValueError(
             f"`{which}` must be an .h5ad file, {path} cannot be read: {first or type(error)}."
         ) from error
-    if 0 in cells.shape:
+    if cells.n_obs == 0 or (cells.n_vars == 0 and not len(cells.obsm)):
         raise ValueError(f"`{which}`: {path} has {cells.n_obs} cells × {cells.n_vars} features.")
     return cells
 

@@ -80,7 +80,7 @@ def _matched(
     cells: Any, others: Any, places: Places, force: bool, arguments: dict[str, Any]
 ) -> Matcher:
     """Match, from the checkpoint if there is one; with force another match's is removed."""
-    if places.checkpoint.exists():
+    if places.unfinished:
         if force:
             places.forget()
         else:

@@ -50,7 +50,7 @@ def simulated_cells(
     Args:
         sizes: N and n, the cells of each technology. The first min(N, n) cells are the same.
         features: of each.
-        branches: beside the stem, at least 1.
+        branches: beside the stem, from 1 to 5.
         seed: of all that is random.
 
     >>> cells = simulated_cells((40, 10), features=(5, 8))
@@ -63,6 +63,8 @@ def simulated_cells(
         for number in pair:
             _checks.whole(name, number, 1)
     _checks.whole("branches", branches, 1)
+    if branches >= LATENT:
+        raise ValueError(f"`branches` must be from 1 to {LATENT - 1}, got {branches}.")
     _checks.whole("seed", seed, 0)
     # The world and the cells are drawn apart: another number of cells is of the same world.
     world, draw = (np.random.default_rng([seed, part]) for part in range(2))
@@ -72,7 +74,7 @@ def simulated_cells(
     weights = np.arange(1, branches + 2) / np.sum(np.arange(1, branches + 2))
     types = draw.choice(branches + 1, size=most, p=weights)
     length = (1 + types / (branches + 1)) * draw.uniform(size=most)
-    along = directions[types % LATENT] * np.where(types < LATENT, 1, -1)[:, None]
+    along = directions[types]
     root = np.where(types[:, None] > 0, directions[0], 0)
     places = root + length[:, None] * along + SPREAD * draw.normal(size=(most, LATENT))
     signals = [lens(places) for lens in lenses]

@@ -43,8 +43,8 @@ def annotated(
     if to_give is not None:
         given = matcher.transfer(to_give)
         true = _own(source, label_key)
-        if true is not None:
-            known = true != ""
+        known = None if true is None else true != ""
+        if true is not None and known is not None and known.any():
             compared = scores.label_transfer(true[known], given[0][known])
             found["label_accuracy"] = compared.accuracy
             found["confusion"] = {"labels": compared.labels, "matrix": compared.matrix}
@@ -55,6 +55,10 @@ def annotated(
     if copy:
         data = data.to_memory() if data.isbacked else data.copy()
     place, confidence = matcher.match()
+    # What an earlier match has left, and this one does not write again, would be read as its own.
+    for held in (data.obs, data.obsm):
+        for name in [name for name in held if str(name).startswith(f"{KEY}_")]:
+            del held[name]
     data.obsm[f"X_{KEY}"] = matcher.target.undo(made)
     data.obs[f"{KEY}_match"] = matcher.target_cells[place]
     data.obs[f"{KEY}_confidence"] = confidence

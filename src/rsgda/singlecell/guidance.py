@@ -1,6 +1,7 @@
 """What is known beforehand, as part of the cost: features that both sides share, and labels."""
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -33,7 +34,7 @@ class Shared(NamedTuple):
         return (dense(matrix[:, self.source]) - self.mean) / self.spread
 
 
-def shared_features(pairs: Any, source: Table, target: Table) -> Shared:
+def shared_features(pairs: Any, source: Table, target: Table, of_source: Any) -> Shared:
     """Find features by their names.
 
     Args:
@@ -41,6 +42,7 @@ def shared_features(pairs: Any, source: Table, target: Table) -> Shared:
             called alike.
         source: cells.
         target: cells.
+        of_source: those of the source after the steps that leave each feature what it is.
     """
     if isinstance(pairs, str):
         if pairs != "names":
@@ -55,8 +57,10 @@ def shared_features(pairs: Any, source: Table, target: Table) -> Shared:
                 f"source has {_some(source.features)}, the target {_some(target.features)}."
             )
     places: list[list[int]] = []
+    if not isinstance(pairs, Iterable):
+        raise ValueError(f"`shared` must be pairs of names, got {pairs!r}.")
     for pair in pairs:
-        if isinstance(pair, str) or len(pair) != 2:
+        if not isinstance(pair, tuple | list | np.ndarray) or len(pair) != 2:
             raise ValueError(f"`shared` must be pairs of names, got {pair!r}.")
         places.append(
             [_place(side, table, name) for side, table, name in
@@ -65,7 +69,7 @@ def shared_features(pairs: Any, source: Table, target: Table) -> Shared:
     if not places:
         raise ValueError("`shared` must be one pair of names at least, got none.")
     one, other = np.array(places).T
-    values = dense(source.matrix[:, one]).astype(float)
+    values = dense(of_source[:, one]).astype(float)
     return Shared(one, other, values.mean(axis=0), _spread(values))
 
 
@@ -85,7 +89,7 @@ def _place(side: str, table: Table, name: Any) -> int:
     if len(found) != 1:
         how = "no feature" if not len(found) else f"{len(found)} features"
         raise ValueError(
-            f"`shared`: the {side} has {how} called {name!r}; it has {_some(table.features)}."
+            f"`shared`: the {side} has {how} called {str(name)!r}; it has {_some(table.features)}."
         )
     return int(found[0])
 

@@ -1,8 +1,9 @@
 """Match the cells of two technologies: from two tables of cells to a fitted map between them."""
 
+import contextlib
 import dataclasses
 import os
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
 import jax
@@ -104,7 +105,8 @@ def match(
         source_steps: preprocessing of the source, such as `[normalize_total(), log1p(), scale()]`.
         target_steps: of the target, such as `[arcsinh(5), scale()]`.
         shared: features that both measure, as pairs of names (source, target), or "names" for all
-            that are called alike: cells that differ in them cost more.
+            that are called alike: cells that differ in them cost more. They are taken after the
+            steps that leave each feature what it is, and standardised.
         labels: known on both sides: the name of a column of obs, or two of them, or two arrays with
             "" for cells without. Cells whose labels differ cost more.
         pairs: known pairs of cells, k × 2 names or places (source, target).
@@ -145,12 +147,23 @@ def match(
             f"`paired` wants as many cells on both sides, got {len(of_source.cells):,} and "
             f"{len(of_target.cells):,}."
         )
+    if paired and len(of_source.cells) < 2:
+        raise ValueError("`paired` wants two cells at least, got one.")
+    if tables.is_anndata(source) and source.is_view and source.isbacked and not copy:
+        raise ValueError(
+            "`source` is a part of cells in a file, which cannot be annotated in place; pass "
+            "`copy=True`."
+        )
     before, y = preprocessing.fit("source_steps", source_steps, of_source)
     after, x = preprocessing.fit("target_steps", target_steps, of_target)
     given = _labels(labels, of_source, of_target)
     to_give = None if label_key is None else of_target.column("label_key", label_key)
+    if to_give is not None and not np.any(to_give != ""):
+        raise ValueError(
+            "`label_key` must name labels of the target, and none of its cells has one."
+        )
     known = None if pairs is None else _places(pairs, of_source, of_target)
-    inputs = Units(y.mean(axis=0), _nonzero(y.std(axis=0)))
+    inputs = Units(y.mean(axis=0), _spread(y))
     spread = float(np.sqrt(np.mean(x.astype(float).var(axis=0)))) or 1.0
     outputs = Units(x.mean(axis=0), np.asarray(spread, np.float32))
     # In the network's units two cells of the target are at a squared distance of 2 d, in the mean.
@@ -159,8 +172,9 @@ def match(
     _checks.positive("epsilon", regular)
     inside = regular / spread**2
     sides = _sides(
-        inputs.enter(y), outputs.enter(x), of_source, of_target, shared, given, guide * mean_cost
-    )
+        inputs.enter(y), outputs.enter(x), of_source, of_target, (before, after), shared, given,
+        guide * mean_cost,
+    )  # fmt: skip
     network = Beside(mlp((y.shape[1], *hidden, x.shape[1]), key=jr.key(seed)), sides.features)
     problem, theta, v = matching(
         sides.x, sides.y, network, epsilon=inside, batch_size=batch_size,
@@ -177,11 +191,17 @@ def match(
             "finite; scale the features of both sides (`source_steps`, `target_steps`)."
         )
     solved = _plan(sides, result, inside, seed, progress=progress)
+    if not np.isfinite(solved.gap):
+        raise FloatingPointError(
+            f"`epsilon` must be larger: at {regular:.3g} the costs over it are beyond what {y.dtype} "
+            f"can hold. The default would be {SHARE * mean_cost * spread**2:.3g}."
+        )
     settings = {
         "source": {"layer": source_layer, "obsm": source_obsm, "steps": _told(before)},
         "target": {"layer": target_layer, "obsm": target_obsm, "steps": _told(after)},
         "guide": guide, "shared": 0 if sides.shared is None else len(sides.shared.source),
         "labels": list(sides.labels), "pairs": 0 if known is None else len(known),
+        "label_key": label_key if isinstance(label_key, str) else None, "paired": bool(paired),
         "epsilon": float(regular), "hidden": list(hidden), "batch_size": batch_size,
         "steps": steps, "seed": seed,
     }  # fmt: skip
@@ -244,6 +264,7 @@ def _sides(
     x: np.ndarray,
     source: tables.Table,
     target: tables.Table,
+    fitted: tuple[preprocessing.Preprocessing, preprocessing.Preprocessing],
     shared: Any,
     labels: tuple[np.ndarray, np.ndarray] | None,
     price: float,
@@ -251,10 +272,11 @@ def _sides(
     """Put what guides the match beside the features; `price` is what it weighs in all."""
     of_x, of_y, cost, weight, found, all_of = [x], [y], Quadratic(), 0.0, None, np.array([], str)
     if shared is not None:
-        found = guidance.shared_features(shared, source, target)
+        named = fitted[0].named(source.matrix)
+        found = guidance.shared_features(shared, source, target, named)
         weight = price / (2.0 * len(found.source))  # standardised: squares of 2 each, in the mean
-        of_y.append(np.sqrt(weight) * found.of_source(source.matrix))
-        of_x.append(np.sqrt(weight) * guidance.of_target(found, target.matrix))
+        of_y.append(np.sqrt(weight) * found.of_source(named))
+        of_x.append(np.sqrt(weight) * guidance.of_target(found, fitted[1].named(target.matrix)))
     if labels is not None:
         one, other = (each[each != ""] for each in labels)
         all_of = np.intersect1d(one, other)
@@ -294,26 +316,44 @@ def _places(pairs: Any, source: tables.Table, target: tables.Table) -> np.ndarra
             f"`pairs` must be k × 2 cells, one of the source and one of the target each, got the "
             f"shape {given.shape}."
         )
+    sides = (("source", source), ("target", target))
     if given.dtype.kind in "iu":
+        for column, (side, table) in enumerate(sides):
+            wrong = given[(given[:, column] < 0) | (given[:, column] >= len(table.cells)), column]
+            if len(wrong):
+                raise ValueError(
+                    f"`pairs`: places in the {side} must be from 0 to {len(table.cells) - 1}, got "
+                    f"{wrong[0]}."
+                )
         return given
     places = np.empty(given.shape, np.int64)
-    for column, (side, table) in enumerate((("source", source), ("target", target))):
+    for column, (side, table) in enumerate(sides):
         where = {name: place for place, name in enumerate(table.cells)}
+        names, counts = np.unique(table.cells, return_counts=True)
+        several = set(names[counts > 1].tolist())
         for row, name in enumerate(given[:, column].astype(str).tolist()):
             if name not in where:
                 raise ValueError(f"`pairs`: the {side} has no cell called {name!r}.")
+            if name in several:
+                raise ValueError(f"`pairs`: the {side} has several cells called {name!r}.")
             places[row, column] = where[name]
     return places
 
 
 def versions() -> dict[str, str]:
     """Return the versions of what computed this."""
-    return {name: version(name) for name in ("rsgda", "jax", "numpy")}
+    found = {name: version(name) for name in ("rsgda", "jax", "numpy", "scikit-learn")}
+    with contextlib.suppress(PackageNotFoundError):  # arrays can be matched without it
+        found["anndata"] = version("anndata")
+    return found
 
 
 def _told(fitted: preprocessing.Preprocessing) -> list[str]:
     return [repr(step) for step in fitted.steps]
 
 
-def _nonzero(spread: np.ndarray) -> np.ndarray:
-    return np.where(spread > 0, spread, 1)
+def _spread(y: np.ndarray) -> np.ndarray:
+    """Return standard deviations, 1 of what is constant but for rounding."""
+    exactly = y.astype(float)
+    varies = exactly.std(axis=0) > 1e-6 * np.abs(exactly.mean(axis=0))
+    return np.where(varies, y.std(axis=0), 1)

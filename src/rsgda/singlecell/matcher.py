@@ -85,9 +85,10 @@ class Matcher:
         """Map cells of the source's technology, also new ones, to the target's features and units.
 
         Args:
-            cells: AnnData or an array with the features of the source.
-            layer: of it, in place of `X`.
-            obsm: of it, in place of `X`.
+            cells: AnnData with the features of the source, in any order and among others, or an
+                array with just these.
+            layer: of AnnData; by default the one that was matched, or its obsm, or `X`.
+            obsm: likewise.
 
         Returns:
             The mapped cells, cells × `self.target.undone`.
@@ -125,7 +126,7 @@ class Matcher:
             The likeliest label of each cell, all labels, and the probability of each of these for
             each cell: cells × labels, of what belongs to labelled cells.
         """
-        labels = np.asarray(labels).astype(str)
+        labels = tables.words(labels)
         if labels.shape != self.target_cells.shape:
             raise ValueError(
                 f"`labels` must hold one for each of the {len(self.target_cells):,} cells of the "
@@ -157,19 +158,40 @@ class Matcher:
 
     def points(self, cells: Any, *, layer: str | None = None, obsm: str | None = None) -> Any:
         """Return cells as the network takes them: its inputs, shared features, no labels."""
+        if layer is None and obsm is None and tables.is_anndata(cells):
+            layer, obsm = (self.settings["source"].get(name) for name in ("layer", "obsm"))
         table = tables.read("cells", cells, layer, obsm)
-        if len(table.features) != len(self.source.names) or (
-            table.data is not None and not np.array_equal(table.features, self.source.names)
-        ):
-            raise ValueError(
-                f"`cells` must have the {len(self.source.names):,} features of the source, "
-                f"{_ends(self.source.names)}, got {len(table.features):,}, {_ends(table.features)}."
-            )
-        parts = [self.inputs.enter(self.source.apply(table.matrix))]
+        matrix = table.matrix[:, self._columns(table)]
+        parts = [self.inputs.enter(self.source.apply(matrix))]
         if self.shared is not None:
-            parts.append(np.sqrt(self.weight) * self.shared.of_source(table.matrix))
+            of_shared = self.shared.of_source(self.source.named(matrix))
+            parts.append(np.sqrt(self.weight) * of_shared)
         parts.append(np.zeros((len(table.cells), len(self.labels))))
         return np.concatenate(parts, axis=1).astype(np.float32)
+
+    def _columns(self, table: tables.Table) -> Any:
+        """Return where the features of the source are in other cells."""
+        names = self.source.names
+        if table.data is None or np.array_equal(table.features, names):
+            if len(table.features) == len(names):
+                return slice(None)
+            raise ValueError(
+                f"`cells` must have the {len(names):,} features of the source, got "
+                f"{len(table.features):,}."
+            )
+        where = {name: place for place, name in enumerate(table.features)}
+        lacking = [name for name in names if name not in where]
+        if lacking:
+            raise ValueError(
+                f"`cells` must have the {len(names):,} features of the source, {len(lacking):,} of "
+                f"which are not there: {', '.join(lacking[:5])}{', …' * (len(lacking) > 5)}."
+            )
+        if len(where) < len(table.features) or len(set(names)) < len(names):
+            raise ValueError(
+                "`cells` have the features of the source in another order, with names that stand "
+                "for several; bring them into the order of the match."
+            )
+        return np.array([where[name] for name in names])
 
     def mapped(self, points: np.ndarray) -> np.ndarray:
         """Return what the network makes of its inputs, without what guides the match."""
@@ -208,10 +230,6 @@ def best(seen: Potentials, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         places.append(np.argmax(weights, axis=1))
         shares.append(np.max(weights, axis=1))
     return np.concatenate(places), np.concatenate(shares)
-
-
-def _ends(names: np.ndarray) -> str:
-    return ", ".join(names) if len(names) < 4 else f"{names[0]}, {names[1]}, … {names[-1]}"
 
 
 @eqx.filter_jit

@@ -139,8 +139,14 @@ class highly_variable(Step):
     def fitted(self, cells: Any, names: np.ndarray) -> dict[str, np.ndarray]:
         """Choose features."""
         del names
-        counts = cells.expm1() if sp.issparse(cells) else np.expm1(cells)
-        mean, variance = _moments(counts)
+        # e^700 is next to the largest number there is.
+        if least(cells) < 0 or float(cells.max()) > 700:
+            raise ValueError(
+                "`highly_variable` wants logarithms of counts, as log1p makes them, got values from "
+                f"{least(cells):g} to {float(cells.max()):g}."
+            )
+        cells = cells.astype(float)
+        mean, variance = _moments(cells.expm1() if sp.issparse(cells) else np.expm1(cells))
         score = normalized_dispersion(mean, variance)
         kept = np.argsort(-score, kind="stable")[: self.n_top]
         return {"kept": np.sort(kept).astype(np.int64)}
@@ -253,8 +259,17 @@ class Preprocessing:
     def apply(self, cells: Any) -> np.ndarray:
         """Return cells, features as they were in the data, after all steps."""
         for step, learnt in zip(self.steps, self.learnt, strict=True):
+            _check_counts("cells", step, cells)
             cells = step.apply(cells, learnt)
         return np.ascontiguousarray(dense(cells), np.float32)
+
+    def named(self, cells: Any) -> Any:
+        """Return cells after the steps that leave each feature what it is: no choice, no PCA."""
+        for step, learnt in zip(self.steps, self.learnt, strict=True):
+            if isinstance(step, highly_variable | pca):
+                break
+            cells = step.apply(cells, learnt)
+        return cells
 
     def undo(self, points: np.ndarray) -> np.ndarray:
         """Return points in the units of the data, as far as the steps can be undone."""
@@ -282,17 +297,25 @@ def fit(which: str, steps: Any, table: Table) -> tuple[Preprocessing, np.ndarray
             f"`{which}` must be a list of steps, such as [log1p(), scale()], got {wrong[0]!r:.80}."
         )
     cells, names, learnt = table.matrix, table.features, []
-    for step in steps:
-        if step.counts and least(cells) < 0:
-            raise ValueError(
-                f"`{which}`: {step.name} wants counts, which are not negative, got "
-                f"{least(cells):g}; leave it out if the data are prepared already."
-            )
+    for i, step in enumerate(steps):
+        if isinstance(step, highly_variable) and any(
+            isinstance(before, scale | pca) for before in steps[:i]
+        ):
+            raise ValueError(f"`{which}`: highly_variable must come before scale and pca.")
+        _check_counts(which, step, cells)
         learnt.append(step.fitted(cells, names))
         cells = step.apply(cells, learnt[-1])
         names = step.renamed(names, learnt[-1])
     made = np.ascontiguousarray(dense(cells), np.float32)
     return Preprocessing(steps, tuple(learnt), table.features, names), made
+
+
+def _check_counts(which: str, step: Step, cells: Any) -> None:
+    if step.counts and least(cells) < 0:
+        raise ValueError(
+            f"`{which}`: {step.name} wants counts, which are not negative, got {least(cells):g}; "
+            "leave it out if the data are prepared already."
+        )
 
 
 def normalized_dispersion(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:

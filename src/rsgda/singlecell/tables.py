@@ -37,14 +37,31 @@ class Table:
                     f"{key!r}."
                 )
             key = self.data.obs[key].to_numpy()
-        values = np.asarray(key, object)
+        values = words(key)
         if values.shape != (len(self.cells),):
             raise ValueError(
                 f"`{which}` must hold a label for each of {len(self.cells):,} cells, got the shape "
                 f"{values.shape}."
             )
-        none = np.array([value is None or value != value for value in values])
-        return np.where(none, "", values.astype(str)).astype(str)
+        return values
+
+
+def words(labels: Any) -> np.ndarray:
+    """Return labels as strings, "" where there is none; a number is one word, 1 or 1.0."""
+    import pandas as pd
+
+    values = np.asarray(labels, object)
+    none = np.asarray(pd.isna(values), bool)
+    found = [
+        "" if gone else _word(value)
+        for gone, value in zip(none.ravel(), values.ravel(), strict=True)
+    ]
+    return np.array(found, str).reshape(values.shape)
+
+
+def _word(label: Any) -> str:
+    whole = isinstance(label, float | np.floating) and label == np.floor(label)
+    return str(int(label)) if whole else str(label)
 
 
 def is_anndata(data: Any) -> bool:
@@ -92,7 +109,8 @@ def read(which: str, data: Any, layer: str | None = None, obsm: str | None = Non
 def _chosen(which: str, kind: str, held: Any, name: str) -> Any:
     if name not in held:
         one = "layer" if kind == "layers" else "obsm"
-        raise ValueError(f"`{which}_{one}` must be one of {list(held)}, got {name!r}.")
+        argument = one if which == "cells" else f"{which}_{one}"
+        raise ValueError(f"`{argument}` must be one of {list(held)}, got {name!r}.")
     return held[name]
 
 
