@@ -7,7 +7,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-from matplotlib import pyplot as plt  # noqa: E402
+from matplotlib import pyplot as plt
 
 MET, MISSED, OPEN = "#2a7f62", "#c1443c", "#7a8794"
 

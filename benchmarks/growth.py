@@ -28,7 +28,7 @@ import rsgda
 
 matplotlib.use("Agg")
 
-from matplotlib import pyplot as plt  # noqa: E402
+from matplotlib import pyplot as plt
 
 ALGORITHM = rsgda.RSGDA(p=0.5, alpha=1e-3, eta=1e-2)
 KEY = jr.key(0)

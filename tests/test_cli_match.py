@@ -178,9 +178,8 @@ def test_what_is_written_has_places_of_its_own(files, tmp_path):
     own = tmp_path / "own"
     own.mkdir()
     (own / "thesis.txt").write_text("years of work")
-    assert "--matcher must be a new or empty" in refused(
-        *files, "-o", out, "--matcher", own, *SHORT
-    )
+    foreign = refused(*files, "-o", out, "--matcher", own, "--force", *SHORT)
+    assert "--matcher must be a new or empty" in foreign
     assert not out.exists()
 
 

@@ -193,8 +193,8 @@ def match(
     solved = _plan(sides, result, inside, seed, progress=progress)
     if not np.isfinite(solved.gap):
         raise FloatingPointError(
-            f"`epsilon` must be larger: at {regular:.3g} the costs over it are beyond what {y.dtype} "
-            f"can hold. The default would be {SHARE * mean_cost * spread**2:.3g}."
+            f"`epsilon` must be larger: at {regular:.3g} the costs over it are beyond what "
+            f"{y.dtype} can hold. The default would be {SHARE * mean_cost * spread**2:.3g}."
         )
     settings = {
         "source": {"layer": source_layer, "obsm": source_obsm, "steps": _told(before)},

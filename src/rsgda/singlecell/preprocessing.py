@@ -142,8 +142,8 @@ class highly_variable(Step):
         # e^700 is next to the largest number there is.
         if least(cells) < 0 or float(cells.max()) > 700:
             raise ValueError(
-                "`highly_variable` wants logarithms of counts, as log1p makes them, got values from "
-                f"{least(cells):g} to {float(cells.max()):g}."
+                "`highly_variable` wants logarithms of counts, as log1p makes them, got values "
+                f"from {least(cells):g} to {float(cells.max()):g}."
             )
         cells = cells.astype(float)
         mean, variance = _moments(cells.expm1() if sp.issparse(cells) else np.expm1(cells))
