@@ -14,9 +14,9 @@ import jax.random as jr
 import numpy as np
 from jax import Array
 
+from rsgda._trees import PyTree
 from rsgda.drive.folder import CheckpointError, Folder
 from rsgda.drive.quiet import let_go, quiet
-from rsgda.moves import State
 
 KEPT = 2
 # What a save of nothing takes on disk.
@@ -30,9 +30,9 @@ Rows = list[dict[str, Any]]
 
 
 class Checkpoint:
-    """Saves and restores one run in one folder."""
+    """Saves and restores one run in one folder: a tree of arrays, and records."""
 
-    def __init__(self, folder: Path, identity: dict[str, Any], state: State):
+    def __init__(self, folder: Path, identity: dict[str, Any], state: PyTree):
         """Open or make the folder; nothing is written if it holds another run."""
         size = OVERHEAD + sum(leaf.nbytes for leaf in jax.tree.leaves(state))
         self._folder = Folder(folder, identity, size, KEPT)
@@ -65,7 +65,7 @@ class Checkpoint:
         """The step of the newest save, or None if nothing was saved yet."""
         return self._manager.latest_step()
 
-    def restore(self, state: State) -> tuple[State, Rows]:
+    def restore(self, state: PyTree) -> tuple[PyTree, Rows]:
         """Return the newest state that can be read, and the history up to it.
 
         The given state says what to expect. Its arrays are given up, so that a large v is not in
@@ -127,9 +127,9 @@ class Checkpoint:
         """Say whether it is time to save again."""
         return time.perf_counter() - self._saved_at > max(1.0, PATIENCE * self._cost)
 
-    def save(self, state: State, rows: Rows) -> None:
+    def save(self, step: int, state: PyTree, rows: Rows) -> None:
         """Save a state with the history up to it; the last save stays until this one is done."""
-        step, began = int(state.step), time.perf_counter()
+        began = time.perf_counter()
         if self.newest == step:
             return
         try:
@@ -150,7 +150,7 @@ class Checkpoint:
         self._cost = self._saved_at - began
         logger.info("saved step %d in %s", step, self.where)
 
-    def _write(self, step: int, state: State, rows: Rows) -> None:
+    def _write(self, step: int, state: PyTree, rows: Rows) -> None:
         import orbax.checkpoint as ocp
 
         # Orbax takes no arrays without elements, and they hold nothing.

@@ -138,13 +138,13 @@ def _run(
             shown_bar.update(step, rows[-1] if rows else {})
             interrupted = ctrl_c.pending  # asked once: what comes later is seen to later
             if store is not None and not refused and (interrupted or store.due()):
-                store.save(state, rows)
+                store.save(step, state, rows)
             if interrupted and not refused:
                 raise KeyboardInterrupt(_interrupted(step, store))
         if not _recorded(rows, step):
             rows.append(_row(record, problem, state, np.asarray(counts).tolist()))
         if store is not None and not refused:
-            store.save(state, rows)
+            store.save(step, state, rows)
     status = Status.DIVERGED if refused else Status.STOPPED if stopped else Status.FINISHED
     rows = [row for row in rows if row["step"] % every == 0 or row["step"] == step]
     told = message(status, step, refused)
