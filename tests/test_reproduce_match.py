@@ -172,8 +172,17 @@ def test_what_is_evaluated_is_transport_of_the_mapped_cells():
     v = np.asarray(potentials, float)
     semi_dual = v.mean() - 0.1 * np.mean(logsumexp((v - costs) / 0.1 - np.log(25), axis=1))
     assert semi_dual == pytest.approx(exact, rel=1e-5)
-    lost, _ = cells.evaluated(clouds.x, lambda y: y[:3] * np.nan, np.zeros(25, np.float32))
-    assert np.isnan(lost["W"])
+
+
+@pytest.mark.parametrize("far", [np.nan, np.inf, 1e30, 1e19])
+def test_cells_that_went_astray_are_not_evaluated(far):
+    x, y = np.random.default_rng(0).normal(size=(2, 40, 3)).astype(np.float32)
+    cells = Cells(TINY, Clouds("two", x, y), None)
+    v = np.zeros(40, np.float32)
+    lost, _ = cells.evaluated(x, lambda y: y * np.float32(far), v)
+    assert np.isnan(list(lost.values())).all()
+    lost, _ = cells.evaluated(x, lambda y: y, v + np.float32(far))
+    assert np.isnan(list(lost.values())).all()
 
 
 def test_simulated_clouds_are_standardised():
