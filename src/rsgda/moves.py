@@ -14,11 +14,13 @@ from jax import Array, lax
 
 from rsgda._checks import is_optimiser
 from rsgda._names import short
+from rsgda._split import Split, put_rows
 from rsgda._trees import PyTree, Static, freeze, freeze_values, thaw
 from rsgda._update import Step, is_moderate, is_sound, keep, moved, projected, size
 from rsgda.problem import Batch, Problem
 
 DESCENT_REFUSED, ASCENT_REFUSED = 1, 2
+SEPARABLE = ("v", "ascent_state")  # what has a row for each row of data on a separable problem
 
 
 class Algorithm:
@@ -106,6 +108,7 @@ class Change(NamedTuple):
     ascent_state: PyTree
     places: Array | None  # of a separable problem: where these rows belong; n means nowhere
     adds: Static  # whether rows are added to, and not written over
+    split: Split | None  # the devices that have them, if there are several
     descents: Array
     ascents: Array
     refused: Array
@@ -217,6 +220,7 @@ def descent(
         ascent_state=ascent_state,
         places=places,
         adds=_adds(problem, state),
+        split=problem.split,
         descents=sound.astype(jnp.int32),
         ascents=jnp.zeros((), jnp.int32),
         refused=_refusal(state, sound, DESCENT_REFUSED),
@@ -243,6 +247,7 @@ def ascent(
         ascent_state=state.ascent_state,
         places=jnp.where(sound, batch.places, problem.rows),  # pyright: ignore
         adds=adds,
+        split=problem.split,
         descents=jnp.zeros((), jnp.int32),
         ascents=sound.astype(jnp.int32),
         refused=_refusal(state, sound, ASCENT_REFUSED),
@@ -293,6 +298,7 @@ def ascent_along(
         ascent_state=ascent_state,
         places=places,
         adds=Static(False, bool),
+        split=problem.split,
         descents=jnp.zeros((), jnp.int32),
         ascents=sound.astype(jnp.int32),
         refused=_refusal(state, sound, ASCENT_REFUSED),
@@ -305,7 +311,7 @@ def apply(state: State, change: Change) -> State:
     if change.places is not None:
         # Rows that are drawn twice add up, or hold the same values: the order does not matter.
         method = "add" if change.adds.value else "set"
-        write = lambda leaf, rows: getattr(leaf.at[change.places], method)(rows, mode="drop")  # noqa: E731
+        write = lambda leaf, rows: put_rows(change.split, leaf, change.places, rows, method)  # noqa: E731
         v, ascent_state = jax.tree.map(write, (state.v, state.ascent_state), (v, ascent_state))
     prepared = state.prepared
     if prepared is not None:
@@ -321,6 +327,26 @@ def apply(state: State, change: Change) -> State:
         prepared=prepared,
         refused=change.refused,
     )
+
+
+def settled(problem: Problem, state: State) -> State:
+    """Keep a state where it belongs: rows of a separable v on their devices, all else on each."""
+    split = problem.split
+    if split is None:
+        return state
+    rows = {name: getattr(state, name) for name in SEPARABLE} if problem.separable else {}
+    state = split.constrain(state._replace(**dict.fromkeys(rows)), rows=False)
+    return state._replace(**split.constrain(rows, rows=True))
+
+
+def over(problem: Problem, state: State) -> State:
+    """Return a state that each process holds on the devices of a problem."""
+    split = problem.split
+    if split is None:
+        return state
+    rows = {name: getattr(state, name) for name in SEPARABLE} if problem.separable else {}
+    state = split.place(state._replace(**dict.fromkeys(rows)))
+    return state._replace(**split.place_rows(rows))
 
 
 def refresh(problem: Problem, state: State, wanted: bool | Array) -> State:

@@ -10,12 +10,14 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax import Array
+from jax.sharding import Mesh
 
 from rsgda import _checks
+from rsgda._split import Split
 from rsgda._trees import PyTree, freeze_values, thaw
 
 WITH_ARRAYS = ("loss", "sample", "prepare")  # functions that may hold arrays
-WITHOUT_ARRAYS = ("batch_size", "separable", "project_v", "project_theta", "restart")
+WITHOUT_ARRAYS = ("batch_size", "separable", "project_v", "project_theta", "restart", "split")
 
 
 class Batch(NamedTuple):
@@ -76,6 +78,7 @@ class Problem:
     project_theta: Callable[[PyTree], PyTree] | None = None
     prepare: Callable[[PyTree], PyTree] | None = None
     restart: Callable[[PyTree], PyTree] | None = None
+    split: Split | None = dataclasses.field(default=None, init=False)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be a problem."""
@@ -158,6 +161,8 @@ class Problem:
     @property
     def rows(self) -> int:
         """The number n of rows of `data`."""
+        if self.split is not None:
+            return self.split.count
         return jax.tree.leaves(self.data)[0].shape[0]
 
     @property
@@ -168,11 +173,12 @@ class Problem:
     def draw(self, key: Array) -> Batch:
         """Draw a fresh z."""
         if self.sample is not None:
-            return Batch((self.sample(key),), None)
+            drawn = self.sample(key)
+            return Batch((drawn if self.split is None else self.split.spread(drawn),), None)
         if self.data is None:
             return Batch((), None)
         places = jr.randint(key, (self.batch_size or 0,), 0, self.rows)
-        rows = jax.tree.map(lambda leaf: leaf[places], self.data)
+        rows = self._rows(self.data, places)
         return Batch((rows,), places if self.separable else None)
 
     def kept(self, key: Array, descents: Array) -> Batch:
@@ -181,7 +187,22 @@ class Problem:
 
     def look(self, v: PyTree, batch: Batch) -> PyTree:
         """Return the part of `v` that the loss of this batch depends on."""
-        return v if batch.places is None else jax.tree.map(lambda leaf: leaf[batch.places], v)
+        return v if batch.places is None else self._rows(v, batch.places)
+
+    def _rows(self, tree: PyTree, places: Array) -> PyTree:
+        take = (lambda leaf, places: leaf[places]) if self.split is None else self.split.take
+        return jax.tree.map(lambda leaf: take(leaf, places), tree)
+
+    def over(self, mesh: Mesh) -> "Problem":
+        """Return the problem with its rows shared out among devices, and all else on each."""
+        problem = object.__new__(Problem)
+        vars(problem).update(vars(self))
+        split = Split.of(mesh, 0 if self.data is None else self.rows)
+        functions = {
+            name: thaw(split.place(freeze_values(getattr(self, name)))) for name in WITH_ARRAYS
+        }
+        vars(problem).update(functions, data=split.place_rows(self.data), split=split)
+        return problem
 
     def slope_theta(self, theta: PyTree, v: PyTree, batch: Batch) -> tuple[Array, PyTree]:
         """Return the loss of a batch and its gradient in `theta`, at `v` as `look` returns it."""

@@ -13,8 +13,11 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax import Array
+from jax.sharding import NamedSharding
 
+from rsgda._split import placed
 from rsgda._trees import PyTree
+from rsgda.drive import processes
 from rsgda.drive.folder import CheckpointError, Folder
 from rsgda.drive.quiet import let_go, quiet
 
@@ -23,6 +26,8 @@ KEPT = 2
 OVERHEAD = 2**17
 # A save costs time; waiting this many times as long between saves keeps it under five per cent.
 PATIENCE = 20.0
+# Bytes of an array that are hashed at once, and what tells arrays from rows there.
+CHUNK, SALT = 2**22, 0x9E3779B97F4A7C15
 
 logger = logging.getLogger(__name__)
 
@@ -35,13 +40,15 @@ class Checkpoint:
     def __init__(self, folder: Path, identity: dict[str, Any], state: PyTree):
         """Open or make the folder; nothing is written if it holds another run."""
         size = OVERHEAD + sum(leaf.nbytes for leaf in jax.tree.leaves(state))
-        self._folder = Folder(folder, identity, size, KEPT)
+        self._path = folder
+        # The first process has the folder; the others write their part into it.
+        self._folder = processes.by_first(lambda: Folder(folder, identity, size, KEPT))
         self._saved_at, self._cost = time.perf_counter(), 0.0
         try:
             with quiet():
                 self._manager = self._open()
         except BaseException:
-            self._folder.release()
+            self._release()
             raise
 
     def _open(self) -> Any:
@@ -49,16 +56,21 @@ class Checkpoint:
 
         options = ocp.CheckpointManagerOptions(max_to_keep=KEPT, enable_async_checkpointing=False)
         try:
-            return ocp.CheckpointManager(self._folder.path, options=options)
+            return ocp.CheckpointManager(self._path, options=options)
         except Exception as error:
-            raise CheckpointError(
-                f"checkpoint {self._folder.path} cannot be opened: {error}"
-            ) from error
+            raise CheckpointError(f"checkpoint {self._path} cannot be opened: {error}") from error
 
     @property
     def where(self) -> str:
         """The folder, for messages."""
-        return str(self._folder.path)
+        return str(self._path)
+
+    @property
+    def safe(self) -> str:
+        """What is left if the run ends now, for messages."""
+        if self.newest is None:
+            return "nothing was saved before; start all processes again."
+        return f"step {self.newest} is safe in {self.where}: start all processes again to continue."
 
     @property
     def newest(self) -> int | None:
@@ -125,7 +137,8 @@ class Checkpoint:
 
     def due(self) -> bool:
         """Say whether it is time to save again."""
-        return time.perf_counter() - self._saved_at > max(1.0, PATIENCE * self._cost)
+        late = time.perf_counter() - self._saved_at > max(1.0, PATIENCE * self._cost)
+        return bool(processes.of_first(late))
 
     def save(self, step: int, state: PyTree, rows: Rows) -> None:
         """Save a state with the history up to it; the last save stays until this one is done."""
@@ -133,12 +146,13 @@ class Checkpoint:
         if self.newest == step:
             return
         try:
-            self._folder.bring_back()
+            processes.by_first(lambda: self._folder and self._folder.bring_back())
             with quiet():
                 self._write(step, state, rows)
         except Exception as error:
             let_go(error)
-            self._folder.clear()
+            if self._folder is not None:
+                self._folder.clear()
             last = "nothing was saved before"
             if self.newest is not None:
                 last = f"step {self.newest}, saved before, is safe there"
@@ -170,6 +184,10 @@ class Checkpoint:
             with quiet():
                 self._manager.close()
         finally:
+            self._release()
+
+    def _release(self) -> None:
+        if self._folder is not None:
             self._folder.release()
 
 
@@ -201,9 +219,12 @@ class _Expected(NamedTuple):
                 f"it holds {data.dtype}{list(data.shape)} where {self.dtype}{list(self.shape)} "
                 "was expected"
             )
-        # A copy: chunks write into their arrays, which must not be NumPy's.
-        placed = jax.device_put(data, self.device, may_alias=False)
-        return placed if self.random is None else jr.wrap_key_data(placed, impl=self.random)
+        if isinstance(self.device, NamedSharding):
+            array = placed(data, self.device)
+        else:
+            # A copy: chunks write into their arrays, which must not be NumPy's.
+            array = jax.device_put(data, self.device, may_alias=False)
+        return array if self.random is None else jr.wrap_key_data(array, impl=self.random)
 
 
 def _brief(error: Exception) -> str:
@@ -220,9 +241,47 @@ def _data(leaf: Array) -> Array:
 
 
 def _checksum(arrays: Iterable[Any], rows: Rows) -> int:
-    """Return a number that changes with any bit; Orbax does not notice a bit that has changed."""
-    total = zlib.crc32(json.dumps(rows).encode())
-    for array in arrays:
-        flat = np.ascontiguousarray(array).reshape(-1)
-        total = zlib.crc32(flat.view(np.uint8).data, total)
+    """Return a number that changes with any bit; Orbax does not notice a bit that has changed.
+
+    It is a sum over rows, so that each process adds what it has, however rows are shared out.
+    """
+    mine = 0
+    for place, array in enumerate(arrays):
+        for start, part in _parts(array):
+            mine += _hash(part, start, place)
+    shared = zlib.crc32(json.dumps(rows).encode())
+    return (processes.total(mine) + shared) % 2**64
+
+
+def _parts(array: Any) -> list[tuple[int, np.ndarray]]:
+    """Return what this process has to answer for, with the place of the first row."""
+    if not isinstance(array, jax.Array):
+        return [(0, array)] if processes.is_first() or not processes.several() else []
+    return [
+        ((shard.index[0].start or 0) if shard.index else 0, np.asarray(shard.data))
+        for shard in array.addressable_shards
+        if shard.replica_id == 0
+    ]
+
+
+def _hash(part: np.ndarray, start: int, place: int) -> int:
+    """Return the sum of the hashes of rows, which depend on where they are."""
+    rows = part.reshape(part.shape[0] if part.ndim else 1, -1)
+    total = 0
+    size = max(1, CHUNK // max(1, rows[:1].nbytes))
+    for first in range(0, len(rows), size):
+        chunk = np.ascontiguousarray(rows[first : first + size]).view(np.uint8)
+        words = np.pad(chunk, ((0, 0), (0, -chunk.shape[1] % 8))).view(np.uint64)
+        # An odd factor for each word: no bit can change without the sum of its row.
+        odd = _mixed(np.arange(words.shape[1], dtype=np.uint64)) | np.uint64(1)
+        where = np.arange(start + first, start + first + len(words), dtype=np.uint64)
+        salt = _mixed(where * np.uint64(SALT) + np.uint64(place))
+        total += int(np.sum(_mixed((words * odd).sum(axis=1) ^ salt)))
     return total
+
+
+def _mixed(words: np.ndarray) -> np.ndarray:
+    """Scramble 64-bit words one to one (the finaliser of SplitMix64)."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))

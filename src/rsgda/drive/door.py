@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax import Array
+from jax.sharding import Mesh
 
 from rsgda import _checks
 from rsgda._start import check_key as check_key
@@ -50,6 +51,40 @@ def check_call(problem: Any, algorithms: Any, theta: Any, v: Any, steps: Any, ev
     check_player("theta", theta)
     check_player("v", v)
     check_rows(problem, v)
+
+
+def check_mesh(mesh: Any, problem: Problem, folder: Any) -> None:
+    """Refuse devices that rows cannot be shared out among."""
+    if mesh is None:
+        if folder is not None and jax.process_count() > 1:
+            raise ValueError(
+                f"`mesh` must be given where {jax.process_count()} processes save one run: without "
+                "it each of them runs by itself. Pass jax.make_mesh((jax.device_count(),), "
+                '("rows",)), or no `checkpoint`.'
+            )
+        return
+    if not isinstance(mesh, Mesh):
+        raise ValueError(
+            "`mesh` must be a jax.sharding.Mesh, such as jax.make_mesh((jax.device_count(),), "
+            f'("rows",)), got {mesh!r:.80}.'
+        )
+    owners = {device.process_index for device in mesh.devices.flat}
+    if owners != set(range(jax.process_count())):
+        raise ValueError(
+            f"`mesh` must have devices of each of the {jax.process_count()} processes, got those "
+            f"of {sorted(owners)}."
+        )
+    if problem.data is None:
+        return
+    wanted = {"batch_size": problem.batch_size}
+    if problem.separable:
+        wanted["the number of rows of a separable problem"] = problem.rows
+    for name, number in wanted.items():
+        if number is not None and number % mesh.size:
+            quoted = f"`{name}`" if name == "batch_size" else name
+            raise ValueError(
+                f"{quoted} must be a multiple of the {mesh.size} devices of `mesh`, got {number:,}."
+            )
 
 
 def with_steps(problem: Problem, algorithm: Any) -> Any:

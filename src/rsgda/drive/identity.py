@@ -11,7 +11,7 @@ from rsgda.drive.folder import START
 from rsgda.moves import State
 from rsgda.problem import Problem
 
-FORMAT = 1
+FORMAT = 2
 
 
 def identity(problem: Problem, algorithm: Any, state: State) -> dict[str, Any]:

@@ -71,8 +71,11 @@ def own(state: State) -> State:
 def to_keep(problem: Problem, state: State) -> State:
     """Return a state for `record`, which may keep it: the next chunk takes the arrays it is given.
 
-    Only a separable v, which may fill the memory, is not copied.
+    Only a separable v, which may fill the memory, is not copied. What several devices have is
+    brought together.
     """
+    if problem.split is not None:
+        return shown(problem.split.local(state))
     rows = {"v": state.v, "ascent_state": state.ascent_state} if problem.separable else {}
     return shown(own(state._replace(**dict.fromkeys(rows)))._replace(**rows))
 

@@ -3,15 +3,16 @@
 import functools
 import logging
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.sharding import Mesh
 
 from rsgda._trees import PyTree, freeze_numbers, thaw
-from rsgda.drive import door, loop
+from rsgda.drive import door, loop, processes
 from rsgda.drive.checkpoint import Checkpoint
 from rsgda.drive.folder import local
 from rsgda.drive.identity import identity
@@ -27,7 +28,7 @@ from rsgda.drive.result import (
     shown,
     to_keep,
 )
-from rsgda.moves import State
+from rsgda.moves import State, over, settled
 from rsgda.problem import Problem
 
 logger = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ def solve(
     every: int = 1_000,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = False,
+    mesh: Mesh | None = None,
 ) -> Result:
     r"""Run an algorithm on a problem.
 
@@ -62,6 +64,9 @@ def solve(
         checkpoint: a folder. A run that was killed continues from it when the call is made again
             and ends where the uninterrupted run ends, bit for bit.
         progress: whether to show a progress bar.
+        mesh: devices to share out rows of data, minibatches and a separable v among, such as
+            `jax.make_mesh((jax.device_count(),), ("rows",))`; all else is on each of them. They
+            may belong to several processes, all of which make the same call.
 
     >>> import jax, jax.numpy as jnp, rsgda
     >>> def loss(theta, v):
@@ -79,18 +84,42 @@ def solve(
     algorithm = door.with_steps(problem, algorithm)
     door.check_key("key", key)
     folder = None if checkpoint is None else local(checkpoint)
+    door.check_mesh(mesh, problem, folder)
     door.check_sets(problem, theta, v)
     state = own(algorithm.init(problem, theta, v, key))
     door.check_loss(problem, state)
     door.check_record(record, problem, state)
-    if folder is None:
-        return _run(problem, algorithm, state, [], steps, record, every, None, progress)
-    store = Checkpoint(folder, identity(problem, algorithm, state), state)
+    whose = None if folder is None else identity(problem, algorithm, state)
+    asked = Asked(problem, record, steps, every, progress and processes.is_first())
+    if mesh is not None:
+        problem = problem.over(mesh)
+        state = over(problem, state)
+    if folder is None or whose is None:
+        return _run(problem, algorithm, state, [], asked, None)
+    store = Checkpoint(folder, whose, state)
     try:
         state, rows = _resume(store, state, steps)
-        return _run(problem, algorithm, state, rows, steps, record, every, store, progress)
+        with processes.noticing_losses(lambda: store.safe):
+            return _run(problem, algorithm, state, rows, asked, store)
     finally:
         store.close()
+
+
+class Asked(NamedTuple):
+    """What was asked for: the problem as it was given, and what to record how often."""
+
+    problem: Problem
+    record: door.Record | None
+    steps: int
+    every: int
+    progress: bool
+
+    def row(self, problem: Problem, state: State, counts: list[int]) -> dict[str, Any]:
+        """Return the counts of a state with what is recorded of it."""
+        row: dict[str, Any] = dict(zip(COUNTERS, counts, strict=False))
+        if self.record is None:
+            return row
+        return row | door.take_record(self.record, self.problem, to_keep(problem, state))
 
 
 def _resume(store: Checkpoint, state: State, steps: int) -> tuple[State, list[dict[str, Any]]]:
@@ -109,48 +138,47 @@ def _run(
     algorithm: Any,
     state: State,
     rows: list[dict[str, Any]],
-    steps: int,
-    record: door.Record | None,
-    every: int,
+    asked: Asked,
     store: Checkpoint | None,
-    progress: bool,
 ) -> Result:
+    _, _, steps, every, progress = asked
     frozen, pacer, counts = freeze_numbers(algorithm), Pacer(), _counts(state)
+    if problem.split is not None:
+        frozen = problem.split.place(frozen)
     step, refused = int(state.step), 0
     if step and step % every == 0 and not _recorded(rows, step):
-        rows.append(_row(record, problem, state, np.asarray(counts).tolist()))
+        rows.append(asked.row(problem, state, np.asarray(counts).tolist()))
     # A record of the last step then may be of one in between now, where nobody asks.
     asks = step % every == 0 or step == steps
     # The record function that was given is asked, which may be another than before.
-    stopped = asks and _recorded(rows, step) and bool(_row(record, problem, state, []).get("stop"))
+    stopped = asks and _recorded(rows, step) and bool(asked.row(problem, state, []).get("stop"))
     with bar(progress, type(algorithm).__name__, step, steps) as shown_bar, Interrupts() as ctrl_c:
         while step < steps and not refused and not stopped:
-            state, counts = _advance(
-                problem, frozen, state, np.int32(pacer.end(step, steps, every))
-            )
+            end = processes.of_first(pacer.end(step, steps, every))
+            state, counts = _advance(problem, frozen, state, np.int32(end))
             *_, refused = seen = np.asarray(counts).tolist()
             pacer.saw(seen[0] - step)
             step = seen[0]
             # A refused step goes back to the one before, which may have been recorded already.
             if (refused or step % every == 0 or step == steps) and not _recorded(rows, step):
-                rows.append(_row(record, problem, state, seen))
+                rows.append(asked.row(problem, state, seen))
                 stopped = bool(rows[-1].get("stop"))
             shown_bar.update(step, rows[-1] if rows else {})
-            interrupted = ctrl_c.pending  # asked once: what comes later is seen to later
+            interrupted = processes.in_any(ctrl_c.pending)  # asked once: later ones wait
             if store is not None and not refused and (interrupted or store.due()):
                 store.save(step, state, rows)
             if interrupted and not refused:
                 raise KeyboardInterrupt(_interrupted(step, store))
         if not _recorded(rows, step):
-            rows.append(_row(record, problem, state, np.asarray(counts).tolist()))
+            rows.append(asked.row(problem, state, np.asarray(counts).tolist()))
         if store is not None and not refused:
             store.save(step, state, rows)
     status = Status.DIVERGED if refused else Status.STOPPED if stopped else Status.FINISHED
     rows = [row for row in rows if row["step"] % every == 0 or row["step"] == step]
     told = message(status, step, refused)
-    if refused:
+    if refused and processes.is_first():
         logger.warning(told)
-    last = shown(state)
+    last = shown(state if problem.split is None else problem.split.local(state))
     return Result(last.theta, last.v, status, told, columns(rows), last)
 
 
@@ -160,7 +188,8 @@ def _advance(problem: Problem, algorithm: Any, state: State, end: Array) -> tupl
     algorithm = thaw(algorithm)
 
     def advance(state: State, tossed: PyTree) -> State:
-        return algorithm.step(problem, state, *([] if tossed is None else [tossed]))[0]
+        new = algorithm.step(problem, state, *([] if tossed is None else [tossed]))[0]
+        return settled(problem, new)
 
     # The end is an argument: chunks of every length are one program.
     state = loop.run(
@@ -188,15 +217,6 @@ def _advance(problem: Problem, algorithm: Any, state: State, end: Array) -> tupl
 
 def _counts(state: State) -> Array:
     return jnp.stack([getattr(state, name) for name in COUNTERS] + [state.refused])
-
-
-def _row(
-    record: door.Record | None, problem: Problem, state: State, counts: list[int]
-) -> dict[str, Any]:
-    row: dict[str, Any] = dict(zip(COUNTERS, counts, strict=False))
-    return (
-        row if record is None else row | door.take_record(record, problem, to_keep(problem, state))
-    )
 
 
 def _recorded(rows: list[dict[str, Any]], step: int) -> bool:

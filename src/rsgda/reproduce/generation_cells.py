@@ -20,6 +20,7 @@ from rsgda.drive.solve import solve
 from rsgda.moves import State
 from rsgda.problem import Problem
 from rsgda.reproduce import kept
+from rsgda.reproduce.astray import astray
 from rsgda.reproduce.generation_setting import (
     BATCH,
     EPSILON,
@@ -157,7 +158,7 @@ class Cells:
     def evaluated(self, network: Any) -> dict[str, float]:
         """Return the divergence of generated from held-out images, by its certificate."""
         made = np.asarray(_made(network, self.noise))
-        if not np.all(np.isfinite(made)):
+        if astray(made):
             return dict.fromkeys(("low", "high"), float("nan"))
         found = divergence(made, self.images.held_out, epsilon=EPSILON[self.scale.data], tol=TOL)
         return {"low": found.low, "high": found.high}

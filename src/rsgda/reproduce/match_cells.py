@@ -17,6 +17,7 @@ from rsgda.drive.solve import solve
 from rsgda.moves import State
 from rsgda.problem import Problem
 from rsgda.reproduce import kept
+from rsgda.reproduce.astray import astray
 from rsgda.reproduce.match_setting import (
     BATCH,
     EPSILON,
@@ -38,7 +39,6 @@ MOST = 300  # passes over x at most, in an evaluation
 COARSE = 4  # one in so many rows of the subset is enough to choose an alpha
 ENDS = 0.3  # of the time of a run at standard scale, about, that its last evaluation takes
 TUNING = 1_000  # a seed that no curve has
-FAR = 1e15
 LOOKED = ("W", "gap", "error", "off")
 
 
@@ -166,7 +166,7 @@ class Cells:
         Where y went astray it is not a number.
         """
         mapped = np.asarray(mapped_by(net, self.clouds.y))
-        if not (_near(mapped) and _near(np.asarray(v))):
+        if astray(mapped) or astray(np.asarray(v)):
             return dict.fromkeys(LOOKED, float("nan")), v
         found = sinkhorn(x, mapped, epsilon=EPSILON, v=v, tol=self.scale.tol, max_iterations=MOST)
         scatter = float(np.std(np.asarray(found.u), ddof=1)) / np.sqrt(len(x))
@@ -198,11 +198,6 @@ def best_of(tuned: list[Curve], method: Method) -> Cell:
     if not ended:
         return min((curve.cell for curve in mine), key=lambda cell: cell.alpha)
     return min(ended, key=lambda curve: curve.looks["W"][-1]).cell
-
-
-def _near(values: np.ndarray) -> bool:
-    """Say whether squares of values over epsilon are numbers, in float32 and with room to spare."""
-    return bool(np.all(np.abs(values) < FAR))
 
 
 @eqx.filter_jit
