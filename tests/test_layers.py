@@ -20,6 +20,7 @@ LAYERS = [
         "_names",
         "_trees",
     ],  # helpers, which import none
+    ["_split"],
     ["problem", "projections", "_ascent", "_concavity", "_flat", "_update"],
     ["problems", "moves", "whole", "_start"],
     ["algorithms", "_search"],
@@ -29,11 +30,11 @@ LAYERS = [
     ["singlecell"],
     ["reproduce"],
     ["cli_cache", "cli_output"],
-    ["cli_match", "cli_robust"],
+    ["cli_launch", "cli_match", "cli_robust"],
     ["cli"],
     ["__main__"],
 ]
-RANK = {part: rank for rank, parts in enumerate(LAYERS, start=-1) for part in parts}
+RANK = {part: rank for rank, parts in enumerate(LAYERS, start=-2) for part in parts}
 RIVALS = {"torch", "ot", "ott"}
 MAX_LINES = 400
 

@@ -98,7 +98,8 @@ class Split:
 
     def _inside(self, block: Array, places: Array) -> tuple[Array, Array]:
         """Return places in this device's block, and which of them are."""
-        mine = places - lax.axis_index(self.mesh.axis_names) * len(block)
+        index = lax.axis_index(self.mesh.axis_names).astype(places.dtype)
+        mine = places - index * len(block)
         return mine, (mine >= 0) & (mine < len(block))
 
     def _mapped(self, function: Callable[..., Array], specs: tuple[Any, ...]) -> Any:

@@ -17,6 +17,7 @@ import typer
 import typer.core
 
 from rsgda.cli_cache import keep_programs
+from rsgda.cli_launch.command import launch as launch_command
 from rsgda.cli_match.command import match as match_command
 from rsgda.cli_robust.commands import app as robust
 from rsgda.reproduce.registry import SCALES, TARGETS, check_scale, chosen
@@ -74,6 +75,7 @@ app = typer.Typer(
 )
 app.add_typer(robust, name="robust")
 app.command("match")(match_command)
+app.command("launch")(launch_command)
 
 
 def main() -> None:

@@ -108,10 +108,10 @@ class Change(NamedTuple):
     ascent_state: PyTree
     places: Array | None  # of a separable problem: where these rows belong; n means nowhere
     adds: Static  # whether rows are added to, and not written over
-    split: Split | None  # the devices that have them, if there are several
     descents: Array
     ascents: Array
     refused: Array
+    split: Split | None = None  # the devices that rows of v are on, if there are several
 
 
 def start(

@@ -150,6 +150,8 @@ class Checkpoint:
             with quiet():
                 self._write(step, state, rows)
         except Exception as error:
+            if processes.is_loss(error):
+                raise
             let_go(error)
             if self._folder is not None:
                 self._folder.clear()

@@ -8,6 +8,8 @@ import jax
 import numpy as np
 
 T = TypeVar("T")
+# JAX has no class for this kind of error; its message speaks of one of these.
+SIGNS = ("gloo", "connection", "socket", "peer", "heartbeat", "coordination", "barrier")
 WORDS = 4_096  # bytes of an error that is told to the others
 
 
@@ -77,8 +79,8 @@ def noticing_losses(where: Callable[[], str]) -> Iterator[None]:
     """Say so if other processes are gone; `where` says what is left of the run."""
     try:
         yield
-    except (jax.errors.JaxRuntimeError, ValueError, RuntimeError) as error:
-        if not several() or not _is_loss(error):
+    except Exception as error:
+        if not is_loss(error):
             raise
         raise ProcessLost(
             f"process {jax.process_index()} of {jax.process_count()} has lost touch with another "
@@ -87,11 +89,9 @@ def noticing_losses(where: Callable[[], str]) -> Iterator[None]:
         ) from error
 
 
-SIGNS = ("gloo", "connection", "socket", "peer", "heartbeat", "coordination service", "unavailable")
-
-
-def _is_loss(error: Exception) -> bool:
-    return any(sign in str(error).lower() for sign in SIGNS)
+def is_loss(error: Exception) -> bool:
+    """Say whether an error is what JAX raises where another process does not answer."""
+    return several() and any(sign in str(error).lower() for sign in SIGNS)
 
 
 def _told(words: str) -> str:

@@ -1,0 +1,1 @@
+"""`rsgda launch`: one script as several processes that work on one run."""

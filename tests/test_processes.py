@@ -1,0 +1,130 @@
+"""Several processes that share a run: what one finds, all save, and what happens if one is killed."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import launched_run
+import numpy as np
+import psutil
+import pytest
+
+from rsgda.cli_launch import command
+
+SCRIPT = Path(launched_run.__file__)
+FAST = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+BOUND = command.GRACE + command.LAST + 15  # seconds in which all must have ended
+
+
+def start(count, *arguments):
+    rsgda = shutil.which("rsgda", path=str(Path(sys.executable).parent))
+    assert rsgda is not None
+    return subprocess.Popen(
+        [rsgda, "launch", "-n", str(count), "--", str(SCRIPT), *map(str, arguments)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "XLA_FLAGS": FAST},
+    )  # fmt: skip
+
+
+def launched(count, *arguments):
+    started = start(count, *arguments)
+    said, wrong = started.communicate(timeout=240)
+    assert started.returncode == 0, wrong
+    return said
+
+
+def found(out, number):
+    with np.load(f"{out}.{number}.npz") as saved:
+        return dict(saved)
+
+
+def one(kind):
+    mesh = jax.make_mesh((1,), ("rows",))
+    return launched_run.arrays(launched_run.run(kind, mesh, steps=200))
+
+
+def same(arrays, others, *, exactly):
+    assert set(arrays) == set(others)
+    for name, values in arrays.items():
+        if exactly:
+            np.testing.assert_array_equal(values, others[name], err_msg=name)
+        else:
+            np.testing.assert_allclose(values, others[name], rtol=1e-12, atol=1e-12, err_msg=name)
+
+
+def kill(started, folder):
+    """Kill the last process in the midst of the run; return how long the others took to end."""
+    until = time.monotonic() + 120
+    while time.monotonic() < until and len(list(folder.glob("[0-9]*"))) < 2:
+        assert started.poll() is None, started.communicate()
+        time.sleep(0.05)
+    (*_, last) = sorted(psutil.Process(started.pid).children(), key=lambda child: child.pid)
+    last.send_signal(signal.SIGKILL)
+    began = time.monotonic()
+    _, said = started.communicate(timeout=120)
+    return time.monotonic() - began, said
+
+
+CASES = [
+    (2, "rows"),
+    pytest.param(2, "shared", marks=pytest.mark.slow),
+    pytest.param(4, "rows", marks=pytest.mark.slow),
+    pytest.param(4, "shared", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("count", "kind"), CASES)
+def test_several_find_what_one_finds(count, kind, tmp_path):
+    launched(count, tmp_path / "out", "--kind", kind)
+    for number in range(count):
+        same(found(tmp_path / "out", number), one(kind), exactly=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("others", [1, 2, 4])
+def test_another_number_of_processes_continues(others, tmp_path):
+    folder = tmp_path / "saved"
+    launched(2, tmp_path / "half", "--checkpoint", folder, "--steps", 100)
+    launched(others, tmp_path / "whole", "--checkpoint", folder)
+    same(found(tmp_path / "whole", 0), one("rows"), exactly=False)
+    # A program by itself reads what they have saved, too.
+    command = [sys.executable, SCRIPT, tmp_path / "alone", "--checkpoint", folder, "--alone"]
+    subprocess.run(command, check=True, timeout=120)
+    same(found(tmp_path / "alone", 0), found(tmp_path / "whole", 0), exactly=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["rows", "shared"])
+def test_one_that_is_killed_stops_all_and_the_job_continues_bit_for_bit(kind, tmp_path):
+    launched(2, tmp_path / "straight", "--kind", kind, "--checkpoint", tmp_path / "other")
+    folder = tmp_path / "saved"
+    again = ("--kind", kind, "--checkpoint", folder)
+    took, said = kill(start(2, tmp_path / "out", *again, "--pause", 0.2), folder)
+    assert took < BOUND
+    assert "process 1 of 2 ended by signal 9 (SIGKILL)" in said
+    assert "the same command continues" in said
+    assert not list(tmp_path.glob("out.*"))
+    launched(2, tmp_path / "out", *again)
+    for number in range(2):
+        same(found(tmp_path / "out", number), found(tmp_path / "straight", number), exactly=True)
+
+
+def test_a_script_that_fails_ends_all(tmp_path):
+    script = tmp_path / "fails.py"
+    script.write_text(
+        "import sys, jax\nif jax.process_index() == 1:\n    sys.exit(3)\n"
+        "from jax.experimental import multihost_utils as m\nm.sync_global_devices('here')\n"
+    )
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", "from rsgda.cli import main; main()", "launch", "-n", "2", "--",
+         str(script)], capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert time.monotonic() - began < BOUND
+    assert done.returncode == 3
+    assert "process 1 of 2 ended with exit code 3" in done.stderr
