@@ -15,12 +15,12 @@ import numpy as np
 import optax
 import psutil
 import pytest
-from killed_run import assert_same, call, rich
+from killed_run import EVERY, assert_same, call, rich
 
 import rsgda
 from rsgda import CheckpointError, CheckpointMismatch
 from rsgda.drive import identity as identity_module
-from rsgda.drive.checkpoint import Checkpoint
+from rsgda.drive.checkpoint import HISTORY, Checkpoint
 from rsgda.drive.identity import identity
 from rsgda.drive.solve import own
 from rsgda.projections import ball
@@ -175,7 +175,7 @@ def test_another_format_is_refused(tmp_path, monkeypatch):
     go(tmp_path, *base(), steps=0)
     before = listing(tmp_path)
     monkeypatch.setattr(identity_module, "FORMAT", identity_module.FORMAT + 1)
-    with pytest.raises(CheckpointMismatch, match="its format is 1, this run needs 2"):
+    with pytest.raises(CheckpointMismatch, match="its format is 2, this run needs 3"):
         go(tmp_path, *base())
     assert listing(tmp_path) == before
 
@@ -309,10 +309,10 @@ def flip(save):
 
 
 def flip_history(save):
-    path = save / "history" / "metadata"
-    before = path.read_text()
-    path.write_text(before.replace('"odd": true', '"odd": false', 1))
-    assert path.read_text() != before
+    path = save.parent / HISTORY
+    before, flag, after = path.read_text().rpartition('"odd": true')  # the newest, of this save
+    assert flag
+    path.write_text(f'{before}"odd": false{after}')
 
 
 def remove_history(save):
@@ -323,6 +323,26 @@ def remove_all(save):
     for path in save.rglob("*"):
         if path.is_file():
             path.unlink()
+
+
+def test_the_history_is_written_once(tmp_path):
+    """A save adds what is new: what it costs does not grow with the records before."""
+    call("rich", tmp_path, steps=20)
+    before, place = (tmp_path / HISTORY).read_bytes(), os.stat(tmp_path / HISTORY).st_ino
+    assert before.count(b"\n") == 20 // EVERY
+    call("rich", tmp_path, steps=40)
+    after = (tmp_path / HISTORY).read_bytes()
+    assert after.startswith(before)
+    assert after.count(b"\n") == 40 // EVERY
+    assert os.stat(tmp_path / HISTORY).st_ino == place
+
+
+def test_what_a_save_that_was_cut_off_has_written_is_cut_off(tmp_path):
+    call("rich", tmp_path, steps=20)
+    with open(tmp_path / HISTORY, "a") as file:
+        file.write('{"step": 25, "odd": tr')
+    assert_same(call("rich", tmp_path, steps=40), call("rich", steps=40))
+    assert_same(call("rich", tmp_path, steps=60), call("rich", steps=60))
 
 
 # Orbax drops coroutines that have failed.

@@ -1,4 +1,4 @@
-"""Several processes that share a run: what one finds, all save, and what happens if one is killed."""
+"""Several processes that share a run: what they find and save, and what if one is killed."""
 
 import os
 import shutil

@@ -311,7 +311,8 @@ def apply(state: State, change: Change) -> State:
     if change.places is not None:
         # Rows that are drawn twice add up, or hold the same values: the order does not matter.
         method = "add" if change.adds.value else "set"
-        write = lambda leaf, rows: put_rows(change.split, leaf, change.places, rows, method)  # noqa: E731
+        split, places = change.split, change.places
+        write = lambda leaf, rows: put_rows(split, leaf, places, rows, method)  # noqa: E731
         v, ascent_state = jax.tree.map(write, (state.v, state.ascent_state), (v, ascent_state))
     prepared = state.prepared
     if prepared is not None:

@@ -2,9 +2,10 @@
 
 import json
 import logging
+import os
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +32,17 @@ CHUNK, SALT = 2**22, 0x9E3779B97F4A7C15
 
 logger = logging.getLogger(__name__)
 
-Rows = list[dict[str, Any]]
+HISTORY = "history.jsonl"
+
+Rows = Sequence[dict[str, Any]]
+
+
+class Written(NamedTuple):
+    """How much of the history is on disk: records, bytes, and their checksum."""
+
+    records: int = 0
+    size: int = 0
+    checksum: int = 0
 
 
 class Checkpoint:
@@ -43,7 +54,7 @@ class Checkpoint:
         self._path = folder
         # The first process has the folder; the others write their part into it.
         self._folder = processes.by_first(lambda: Folder(folder, identity, size, KEPT))
-        self._saved_at, self._cost = time.perf_counter(), 0.0
+        self._saved_at, self._cost, self._written = time.perf_counter(), 0.0, Written()
         try:
             with quiet():
                 self._manager = self._open()
@@ -77,7 +88,7 @@ class Checkpoint:
         """The step of the newest save, or None if nothing was saved yet."""
         return self._manager.latest_step()
 
-    def restore(self, state: PyTree) -> tuple[PyTree, Rows]:
+    def restore(self, state: PyTree) -> tuple[PyTree, list[dict[str, Any]]]:
         """Return the newest state that can be read, and the history up to it.
 
         The given state says what to expect. Its arrays are given up, so that a large v is not in
@@ -91,7 +102,7 @@ class Checkpoint:
         for step in sorted(self._manager.all_steps(), reverse=True):
             try:
                 with quiet():
-                    leaves, rows = self._read(step, expected)
+                    leaves, rows, self._written = self._read(step, expected)
             except Exception as error:
                 let_go(error)
                 failures[step] = error
@@ -106,7 +117,9 @@ class Checkpoint:
             "begin again."
         ) from error
 
-    def _read(self, step: int, expected: "list[_Expected]") -> tuple[list[Array], Rows]:
+    def _read(
+        self, step: int, expected: "list[_Expected]"
+    ) -> tuple[list[Array], list[dict[str, Any]], Written]:
         import orbax.checkpoint as ocp
 
         kinds = [ocp.RestoreArgs(restore_type=np.ndarray) for one in expected if not one.empty]
@@ -117,12 +130,14 @@ class Checkpoint:
                 history=ocp.args.JsonRestore(),
             ),
         )
-        arrays, history = saved["state"], saved["history"]
-        if history["checksum"] != _checksum(arrays, history["rows"]):
+        arrays, note = saved["state"], saved["history"]
+        if note["checksum"] != _checksum(arrays):
             raise ValueError("its checksum is wrong")
+        written = Written(*note["written"])
+        rows = _lines(self._path / HISTORY, written)
         arrays.reverse()
         # Taken from the list one by one, so that each is let go once its copy is made.
-        return [one.take(arrays) for one in expected], history["rows"]
+        return [one.take(arrays) for one in expected], rows, written
 
     def _discard(self, failures: dict[int, Exception], step: int) -> None:
         """Remove saves that cannot be read, now that an older one has proved good."""
@@ -169,9 +184,10 @@ class Checkpoint:
     def _write(self, step: int, state: PyTree, rows: Rows) -> None:
         import orbax.checkpoint as ocp
 
+        written = processes.by_first(lambda: _append(self._path / HISTORY, self._written, rows))
         # Orbax takes no arrays without elements, and they hold nothing.
         arrays = [_data(leaf) for leaf in jax.tree.leaves(state) if leaf.size]
-        history = {"rows": rows, "checksum": _checksum(arrays, rows)}
+        history = {"checksum": _checksum(arrays), "written": list(written or Written())}
         self._manager.save(
             step,
             args=ocp.args.Composite(
@@ -179,6 +195,7 @@ class Checkpoint:
             ),
             force=True,
         )
+        self._written = written or self._written
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -242,7 +259,30 @@ def _data(leaf: Array) -> Array:
     return jr.key_data(leaf) if _is_key(leaf) else leaf
 
 
-def _checksum(arrays: Iterable[Any], rows: Rows) -> int:
+def _append(file: Path, written: Written, rows: Rows) -> Written:
+    """Write what a history has that its file lacks; what a save that failed has left goes."""
+    if not file.exists() or file.stat().st_size < written.size:
+        written = Written()  # somebody has removed it
+    new = "".join(f"{json.dumps(row)}\n" for row in rows[written.records :]).encode()
+    with open(file, "r+b" if file.exists() else "wb") as opened:
+        opened.truncate(written.size)
+        opened.seek(written.size)
+        opened.write(new)
+        opened.flush()
+        os.fsync(opened.fileno())
+    return Written(len(rows), written.size + len(new), zlib.crc32(new, written.checksum))
+
+
+def _lines(file: Path, written: Written) -> list[dict[str, Any]]:
+    """Return the records of a save; the file may go on with those of a later one."""
+    with open(file, "rb") as opened:
+        content = opened.read(written.size)
+    if zlib.crc32(content) != written.checksum:
+        raise ValueError(f"the checksum of {file.name} is wrong")
+    return [json.loads(line) for line in content.splitlines()]
+
+
+def _checksum(arrays: Iterable[Any]) -> int:
     """Return a number that changes with any bit; Orbax does not notice a bit that has changed.
 
     It is a sum over rows, so that each process adds what it has, however rows are shared out.
@@ -251,8 +291,7 @@ def _checksum(arrays: Iterable[Any], rows: Rows) -> int:
     for place, array in enumerate(arrays):
         for start, part in _parts(array):
             mine += _hash(part, start, place)
-    shared = zlib.crc32(json.dumps(rows).encode())
-    return (processes.total(mine) + shared) % 2**64
+    return processes.total(mine)
 
 
 def _parts(array: Any) -> list[tuple[int, np.ndarray]]:
