@@ -57,12 +57,16 @@ def same(arrays, others, *, exactly):
             np.testing.assert_allclose(values, others[name], rtol=1e-12, atol=1e-12, err_msg=name)
 
 
-def kill(started, folder):
-    """Kill the last process in the midst of the run; return how long the others took to end."""
+def wait_for_saves(started, folder):
     until = time.monotonic() + 120
     while time.monotonic() < until and len(list(folder.glob("[0-9]*"))) < 2:
         assert started.poll() is None, started.communicate()
         time.sleep(0.05)
+
+
+def kill(started, folder):
+    """Kill the last process in the midst of the run; return how long the others took to end."""
+    wait_for_saves(started, folder)
     (*_, last) = sorted(psutil.Process(started.pid).children(), key=lambda child: child.pid)
     last.send_signal(signal.SIGKILL)
     began = time.monotonic()
@@ -128,3 +132,17 @@ def test_a_script_that_fails_ends_all(tmp_path):
     assert time.monotonic() - began < BOUND
     assert done.returncode == 3
     assert "process 1 of 2 ended with exit code 3" in done.stderr
+
+
+@pytest.mark.slow
+def test_an_interrupt_saves_and_ends_all(tmp_path):
+    folder = tmp_path / "saved"
+    started = start(2, tmp_path / "out", "--checkpoint", folder, "--pause", 0.2)
+    wait_for_saves(started, folder)
+    started.send_signal(signal.SIGINT)
+    _, said = started.communicate(timeout=BOUND)
+    assert started.returncode == 130
+    step = max(int(path.name) for path in folder.glob("[0-9]*"))
+    assert f"interrupted at step {step}, which {folder} holds" in said
+    launched(2, tmp_path / "out", "--checkpoint", folder)
+    same(found(tmp_path / "out", 0), one("rows"), exactly=False)

@@ -67,13 +67,14 @@ def _start(script: list[str], address: str, count: int, number: int) -> "subproc
 
 def _watch(running: "list[subprocess.Popen[Any]]") -> int | None:
     """Wait for all; return which was the first to end badly, once the others had time to."""
-    first, since = None, 0.0
+    since = None
     while True:
         codes = [one.poll() for one in running]
-        if first is None:
-            first = next((i for i, code in enumerate(codes) if code), None)
-            since = time.monotonic()
-        if None not in codes or (first is not None and time.monotonic() - since > GRACE):
+        bad = [i for i, code in enumerate(codes) if code]
+        # Whoever was killed said nothing; those that noticed may have ended in the same moment.
+        first = min(bad, key=lambda i: (codes[i] or 0) > 0, default=None)
+        since = time.monotonic() if bad and since is None else since
+        if None not in codes or (since is not None and time.monotonic() - since > GRACE):
             return first
         time.sleep(LOOK)
 
