@@ -5,6 +5,7 @@
 PAUSE is what each record takes in seconds; with it, every chunk is saved.
 """
 
+import os
 import sys
 import time
 
@@ -18,11 +19,11 @@ from killed_run import Child, assert_same
 import rsgda
 from rsgda.drive.checkpoint import Checkpoint
 
-STEPS, EVERY = 200, 5
+STEPS, EVERY = 100, 5
 TOY = rsgda.problems.Toy(kinds="ABC", kappa=4.0, s=0.1, t=0.1)
 KEYS = jr.split(jr.key(3), 2)
 
-pause = 0.0
+pause, log = 0.0, None
 
 
 def slowly(k):
@@ -52,7 +53,17 @@ def record(problem, state):
 
 def slow_record(problem, state):
     time.sleep(pause)
+    if log:
+        with open(log, "a") as file:
+            file.write(f"{os.getpid()} {int(state.step)}\n")
     return {name: np.asarray(value).item() for name, value in record(problem, state).items()}
+
+
+def slow_down(seconds, path=None):
+    """Make records of this process slow, save all chunks, and write down when it records."""
+    global pause, log
+    pause, log = seconds, path
+    Checkpoint.due = lambda self: True
 
 
 def call(folder=None, **options):
@@ -81,10 +92,8 @@ class SweepChild(Child):
 
 
 def main():
-    global pause
     _, folder, seconds = sys.argv[1:]
-    pause = float(seconds)
-    Checkpoint.due = lambda self: True
+    slow_down(float(seconds))
     call(folder)
 
 

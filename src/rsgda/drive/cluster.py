@@ -153,7 +153,9 @@ def _seal(client: Any, token: str, content: Any, paths: tuple[str, ...]) -> Any:
     import jax
     from distributed.protocol.serialize import serialize_bytes
 
-    settings = tuple(getattr(jax.config, f"jax_{name}") for name in SETTINGS)
+    values = [getattr(jax.config, f"jax_{name}") for name in SETTINGS]
+    # Some are JAX's own enumerations, which the scheduler would have to import.
+    settings = tuple(getattr(value, "value", value) for value in values)
     sealed = Sealed(token, serialize_bytes(content, on_error="raise"), settings, paths)
     # The data of a problem may well be larger than what Dask finds large: it is sent only once.
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):  # pyright: ignore

@@ -120,6 +120,10 @@ def sweep(
 
     Source: the grids of steps, p and seeds of the paper's Section 5.
     """
+    if client is not None:
+        from rsgda.drive import cluster
+
+        cluster.check(client)
     job = planned(
         problem, algorithms, theta, v, keys=keys, steps=steps, record=record, every=every,
         checkpoint=checkpoint,
