@@ -28,8 +28,8 @@ LAYERS = [
     ["robust", "transport", "data", "plots", "report", "_planned"],
     ["singlecell"],
     ["reproduce"],
-    ["cli_cache", "cli_output"],
-    ["cli_match", "cli_robust"],
+    ["cli_cache", "cli_output", "cli_progress"],
+    ["cli_match", "cli_robust", "cli_sweep"],
     ["cli"],
     ["__main__"],
 ]
