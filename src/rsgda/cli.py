@@ -17,6 +17,7 @@ from rsgda.cli_cache import keep_programs
 from rsgda.cli_match.command import match as match_command
 from rsgda.cli_progress import progress
 from rsgda.cli_robust.commands import app as robust
+from rsgda.cli_sweep.command import sweep as sweep_command
 from rsgda.reproduce.registry import SCALES, TARGETS, check_scale, chosen
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ app = typer.Typer(
 )
 app.add_typer(robust, name="robust")
 app.command("match")(match_command)
+app.command("sweep")(sweep_command)
 
 
 def main() -> None:

@@ -7,6 +7,8 @@ not import JAX: it passes on bytes, which only a worker opens.
 import contextlib
 import dataclasses
 import functools
+import logging
+import signal
 import sys
 import time
 import uuid
@@ -87,17 +89,33 @@ def connected(address: str) -> Iterator[Any]:
 @contextlib.contextmanager
 def on_this_machine(workers: int) -> Iterator[Any]:
     """Start workers here, each a process of its own."""
-    # One thread each: a worker runs one block at a time, in which JAX has threads of its own.
-    with (
-        distributed.LocalCluster(
+    with _deaf():
+        # One thread each: a worker runs one block at a time, in which JAX has threads of its own.
+        cluster = distributed.LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
             dashboard_address=None,  # pyright: ignore
             memory_limit=0,
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
+            silence_logs=logging.ERROR,  # of Dask: what matters is raised here
+        )
+    with cluster, distributed.Client(cluster, set_as_default=False) as client:
         yield client
+
+
+@contextlib.contextmanager
+def _deaf() -> Iterator[None]:
+    """Start processes and threads that Ctrl-C does not reach: it is for this one to end them.
+
+    A terminal sends it to all, and each worker would show where it was when it came.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # not on this system
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def run_all(

@@ -6,7 +6,7 @@ import functools
 import logging
 import operator
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -62,6 +62,12 @@ class Table:
         return dataclasses.replace(
             result, theta=shown(state).theta, v=shown(state).v, state=shown(state)
         )
+
+    def runs(self) -> Iterator[tuple[tuple[int, int], Status, dict[str, np.ndarray]]]:
+        """Give the place of each run, how it ended, and its history as it was recorded."""
+        for i, j in np.ndindex(self.status.shape):
+            result = self._results[i, j]
+            yield (i, j), result.status, result.history
 
     def __repr__(self) -> str:
         """Show the size and how the runs ended."""
