@@ -10,6 +10,7 @@ import functools
 import logging
 import signal
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -104,18 +105,19 @@ def on_this_machine(workers: int) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _deaf() -> Iterator[None]:
-    """Start processes and threads that Ctrl-C does not reach: it is for this one to end them.
+    """Start processes that Ctrl-C does not reach: it is for this one to end them.
 
     A terminal sends it to all, and each worker would show where it was when it came.
     """
-    if not hasattr(signal, "pthread_sigmask"):  # not on this system
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    # A process is born with what its parent ignores, and with nothing else of this kind.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, before)
 
 
 def run_all(
