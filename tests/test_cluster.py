@@ -7,16 +7,22 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import dask
 import killed_sweep
 import pytest
 from killed_sweep import ALGORITHMS, EVERY, KEYS, STEPS, TOY, assert_same_table, call
 from own_cluster import cluster, running, wait_for
+from typer.testing import CliRunner
 
 import rsgda
+from rsgda.cli import app
 from rsgda.drive import cluster as drive_cluster
 from rsgda.drive.folder import Folder
+from rsgda.reproduce import fig1, kept, registry, runner
+from rsgda.reproduce.outcome import Outcome
+from rsgda.reproduce.robust_setting import Budget, Scale
 
 
 @pytest.fixture(scope="module")
@@ -170,6 +176,24 @@ def test_a_task_that_kills_its_workers_is_given_up(tmp_path, monkeypatch):
         drive_cluster.run_all(client, dies, [0], sizes=[1.0], paths=(), tell=lambda done: None)
 
 
+@pytest.mark.slow
+def test_a_scheduler_that_is_lost_is_an_error(tmp_path, aside, monkeypatch):
+    """The workers end, too: nobody is left who could want what they do."""
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "2s"}),
+        cluster(tmp_path, "a") as (started, client),
+    ):
+        run = aside.submit(
+            drive_cluster.run_all, client, forever, [0], sizes=[1.0], paths=(),
+            tell=lambda done: None,
+        )  # fmt: skip
+        wait_for(lambda: running(client))
+        started.scheduler.kill()
+        with pytest.raises(ConnectionError, match=r"was lost .* the same call continues"):
+            run.result(60)
+        started.workers["a"].wait(60)
+
+
 def test_a_client_must_be_one():
     with pytest.raises(ValueError, match=r"`client` must be a distributed\.Client, got 'tcp"):
         call(client="tcp://127.0.0.1:1", steps=0)
@@ -199,3 +223,53 @@ def test_no_address(address):
         drive_cluster.connected(address),
     ):
         pass
+
+
+def cell(name, tell):
+    """A cell of a figure that keeps what it found, as they do."""
+    tell(0.5)
+    return name, os.getpid()
+
+
+def test_cells_of_a_figure_come_back_in_order(calm):
+    told = []
+    options = {
+        "size": len, "name": str, "work": None, "tell": lambda done, what: told.append((done, what))
+    }  # fmt: skip
+    ran = kept.one_by_one(["aa", "b", "cccc"], cell, client=calm, **options)
+    assert [name for name, _ in ran] == ["aa", "b", "cccc"]
+    assert os.getpid() not in {pid for _, pid in ran}
+    assert told[-1] == (1.0, "3 runs on the cluster")
+    assert kept.one_by_one(["b"], cell, client=None, **options) == [("b", os.getpid())]
+
+
+@pytest.mark.slow
+def test_a_figure_is_the_same(calm, tmp_path, monkeypatch):
+    """Its cells run on workers, and are kept where those of a run here are."""
+    tiny = Scale("digits", 6, {"logits": Budget(8, 4, 2)})
+    monkeypatch.setitem(fig1.SCALES, "quick", tiny)
+    found = {}
+    for name, client in (("there", calm), ("here", None)):
+        monkeypatch.chdir(tmp_path)
+        report = runner.reproduce(
+            "fig1", scale="quick", out=Path(name), tell=lambda done, what: None, client=client
+        )
+        found[name] = (report.folder / "fig1.csv").read_bytes()
+        assert len(list(Path(name, "cells", "quick").glob("*.json"))) == 8
+    assert found["here"] == found["there"]
+
+
+def test_only_targets_with_a_grid_are_given_the_client(calm, tmp_path, monkeypatch):
+    given = []
+
+    def run(scale, tell, work=None, client=None):
+        given.append((client and client.scheduler.address, work.is_absolute()))
+        return Outcome({}, {}, ())
+
+    monkeypatch.setattr(registry.Target, "load", lambda self: run)
+    monkeypatch.chdir(tmp_path)
+    address = calm.scheduler.address
+    done = CliRunner().invoke(app, ["reproduce", "toy", "fig2", "--out", "x", "--cluster", address])
+    assert done.exit_code == 0, done.output
+    assert "toy has no grid of runs, and runs here" in done.output
+    assert given == [(None, False), (address, True)]

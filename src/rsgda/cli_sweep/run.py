@@ -73,7 +73,10 @@ def run(
             ),
             "runs": ran,
             "python": platform.python_version(),
-            "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
+            "versions": {
+                name: importlib.metadata.version(name)
+                for name in (*PACKAGES, *(["distributed"] if about["workers"] else []))
+            },
             "hardware": about,
             "started": started.isoformat(timespec="seconds"),
             "seconds": round(time.perf_counter() - began, 3),

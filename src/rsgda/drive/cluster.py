@@ -154,7 +154,7 @@ def run_all(
         sealed = _seal(client, token, (run, tuple(calls)), paths)
         for place in range(len(calls)):
             futures[place] = client.submit(_call, sealed, place, key=f"{token}-{place}")
-        return _gather(client, futures, shares, sizes, tell)
+        return _gather(client.scheduler.address, futures, shares, sizes, tell)
     except BaseException:
         with contextlib.suppress(Exception):  # the scheduler may be gone
             client.cancel(list(futures.values()))
@@ -187,7 +187,7 @@ def _same(sealed: Sealed) -> Sealed:
 
 
 def _gather(
-    client: Any,
+    address: str,
     futures: dict[int, Any],
     shares: dict[int, float],
     sizes: Sequence[float],
@@ -197,7 +197,7 @@ def _gather(
     while len(found) < len(futures):
         for place, future in futures.items():
             if place not in found and future.done():
-                found[place] = _result(client, future)
+                found[place] = _result(address, future)
                 shares[place] = 1.0
         tell(sum(size * shares[place] for place, size in enumerate(sizes)))
         if len(found) < len(futures):
@@ -205,7 +205,7 @@ def _gather(
     return [found[place] for place in range(len(futures))]
 
 
-def _result(client: Any, future: Any) -> Any:
+def _result(address: str, future: Any) -> Any:
     try:
         return future.result()
     except distributed.KilledWorker as error:
@@ -216,7 +216,7 @@ def _result(client: Any, future: Any) -> Any:
         ) from error
     except CancelledError as error:
         raise ConnectionError(
-            f"the scheduler at {client.scheduler.address} was lost ({_first_line(error)}); with a "
+            f"the scheduler at {address} was lost ({_first_line(error)}); with a "
             "checkpoint, the same call continues."
         ) from error
 
