@@ -108,8 +108,10 @@ def assert_same(one, other):
 class Child:
     """The program of this file, running by itself."""
 
+    program = __file__
+
     def __init__(self, variant, folder, pause=0.0, **options):
-        command = [sys.executable, __file__, variant, str(folder or ""), str(pause)]
+        command = [sys.executable, self.program, variant, str(folder or ""), str(pause)]
         self.folder = Path(folder) if folder else None
         self.process = subprocess.Popen(
             command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options

@@ -117,7 +117,7 @@ def test_a_file_has_lines_now_and_then_in_place_of_a_bar(fake, tmp_path, monkeyp
     fake(telling)
     assert run("reproduce", "--out", tmp_path).stderr.count("fake, 0%: a cell [1]\n") == 1
     assert "25%" not in run("reproduce", "--out", tmp_path).stderr
-    monkeypatch.setattr("rsgda.cli.SECONDS", -1.0)
+    monkeypatch.setattr("rsgda.cli_progress.SECONDS", -1.0)
     assert "fake, 25%: a cell [1]\n" in run("reproduce", "--out", tmp_path).stderr
 
 

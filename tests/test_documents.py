@@ -79,7 +79,7 @@ def run_document(document: Path, folder: Path) -> None:
 
 # These compile for up to a third of a minute each.
 LONG = (
-    "cells.md", "cells-tutorial.md", "choosing.md", "robust.md", "transport.md",
+    "cells.md", "cells-tutorial.md", "choosing.md", "clusters.md", "robust.md", "transport.md",
     "writing-an-algorithm.md",
     "writing-a-problem.md",
 )  # fmt: skip

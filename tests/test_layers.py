@@ -29,8 +29,8 @@ LAYERS = [
     ["robust", "transport", "data", "plots", "report", "_planned"],
     ["singlecell"],
     ["reproduce"],
-    ["cli_cache", "cli_output"],
-    ["cli_launch", "cli_match", "cli_robust"],
+    ["cli_cache", "cli_output", "cli_progress"],
+    ["cli_launch", "cli_match", "cli_robust", "cli_sweep"],
     ["cli"],
     ["__main__"],
 ]

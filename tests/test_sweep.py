@@ -8,7 +8,8 @@ import optax
 import pytest
 
 import rsgda
-from rsgda.drive import plan, sweep
+from rsgda._trees import Static
+from rsgda.drive import plan, rows
 from rsgda.problems import Toy
 
 TOY = Toy(kinds="ABC", kappa=5.0, s=0.2, t=0.2)
@@ -78,14 +79,14 @@ def test_programs(monkeypatch):
     for together, expected in ((True, 2), (False, 2)):
         monkeypatch.setattr(plan, "together_pays", lambda *_, together=together: together)
         toy = Toy(kinds="AB", kappa=3.0, s=0.1, r=0.1 + expected + together)
-        before = sweep._advance._cache_size()
+        before = rows.advance_to._cache_size()
         for shift in (0.0, 0.1):
             algorithms = [rsgda.RSGDA(p=0.2 + shift, alpha=a, eta=0.1) for a in (0.1, 0.2)]
             algorithms += [rsgda.RSGDA(p=0.3 + shift, alpha=0.1 + shift, eta=0.1)]
             algorithms += [rsgda.SGDA(alpha=a + shift, eta=0.1) for a in (0.1, 0.2)]
             keys = jr.split(jr.key(int(10 * shift)), 3)
             rsgda.sweep(toy.problem, algorithms, *toy.start(), keys=keys, steps=9, every=4)
-        assert sweep._advance._cache_size() == before + expected
+        assert rows.advance_to._cache_size() == before + expected
 
 
 def compiled_step(shared, keys):
@@ -94,10 +95,10 @@ def compiled_step(shared, keys):
     first = algorithms[0].init(TOY.problem, *TOY.start(), KEYS[0])
     (block, *_) = plan.blocks(TOY.problem, algorithms, keys, first)
     assert block.shared == shared
-    rows = sweep._begin(TOY.problem, block, *TOY.start())
-    shared = sweep.Static(block.shared, tuple)
-    jaxpr = jax.make_jaxpr(lambda *a: sweep._advance.__wrapped__(*a, shared))(
-        TOY.problem, block.algorithm, rows, np.int32(9)
+    begun = rows.begin(TOY.problem, block, *TOY.start())
+    shared = Static(block.shared, tuple)
+    jaxpr = jax.make_jaxpr(lambda *a: rows.advance_to.__wrapped__(*a, shared))(
+        TOY.problem, block.algorithm, begun, np.int32(9)
     )
     return str(jaxpr)
 

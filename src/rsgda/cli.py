@@ -4,11 +4,8 @@ Only what `--help` needs is imported at the top: JAX and its like would make it 
 """
 
 import contextlib
-import logging
-import math
 import os
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,17 +16,17 @@ import typer.core
 from rsgda.cli_cache import keep_programs
 from rsgda.cli_launch.command import launch as launch_command
 from rsgda.cli_match.command import match as match_command
+from rsgda.cli_progress import progress
 from rsgda.cli_robust.commands import app as robust
+from rsgda.cli_sweep.command import sweep as sweep_command
 from rsgda.reproduce.registry import SCALES, TARGETS, check_scale, chosen
 
 if TYPE_CHECKING:
     from rsgda._planned import Row
-    from rsgda.reproduce.outcome import Tell
     from rsgda.reproduce.runner import Report
 
 
 PICTURES = (".png", ".pdf", ".svg")
-SECONDS = 60.0  # between two lines of progress where there is no terminal
 
 
 class Commands(typer.core.TyperGroup):
@@ -76,6 +73,7 @@ app = typer.Typer(
 app.add_typer(robust, name="robust")
 app.command("match")(match_command)
 app.command("launch")(launch_command)
+app.command("sweep")(sweep_command)
 
 
 def main() -> None:
@@ -133,6 +131,15 @@ def reproduce(
             "scRNA cells: .npy, .csv or .h5ad; Y is mapped onto X.",
         ),
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="A Dask scheduler, such as tcp://HOST:8786, whose workers do the runs of a figure "
+            "side by side; they must see --out.",
+            show_default="none, one run after the other",
+        ),
+    ] = None,
 ) -> None:
     """Re-run comparisons of the paper: figures, numbers and what they say."""
     names = chosen(targets or [])
@@ -140,10 +147,26 @@ def reproduce(
     from rsgda.reproduce.runner import reproduce as run
 
     reports = []
-    with _progress(names) as tell_of:
+    with _cluster(cluster, names) as client, progress(names) as tell_of:
         for name in names:
-            reports.append(run(name, scale=scale, out=out, tell=tell_of(name), files=match))
+            reports.append(
+                run(name, scale=scale, out=out, tell=tell_of(name), files=match, client=client)
+            )
     _show(reports)
+
+
+@contextlib.contextmanager
+def _cluster(address: str | None, names: list[str]) -> Iterator[Any]:
+    if address is None:
+        yield None
+        return
+    for name in names:
+        if not TARGETS[name].spreads:
+            typer.echo(f"{name} has no grid of runs, and runs here", err=True)
+    from rsgda.drive.cluster import connected
+
+    with connected(address) as client:
+        yield client
 
 
 @app.command()
@@ -258,55 +281,6 @@ def _write(path: Path, content: bytes) -> None:
 
     write_aside(path, content)
     typer.echo(f"wrote {path}")
-
-
-@contextlib.contextmanager
-def _progress(names: list[str]) -> Iterator[Any]:
-    """Show one bar over all targets, and the library's warnings above it.
-
-    Yields a function that gives each target its `tell`.
-    """
-    from rich.console import Console
-    from rich.logging import RichHandler
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    columns = (
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    console = Console(stderr=True)
-    handler = RichHandler(console=console, show_time=False, show_path=False)
-    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    with bar as progress, _logged(handler):
-        whole = progress.add_task("starting", total=len(names))
-        said = -math.inf
-
-        def tell_of(name: str) -> "Tell":
-            def tell(done: float, what: str) -> None:
-                nonlocal said
-                completed = names.index(name) + done
-                progress.update(whole, completed=completed, description=f"{name}: {what}")
-                # A file has no bar; a line now and then tells that it goes on.
-                if not console.is_terminal and time.monotonic() - said > SECONDS:
-                    said = time.monotonic()
-                    line = f"{name}, {done:.0%}: {what}"
-                    console.print(line, soft_wrap=True, highlight=False, markup=False)
-
-            return tell
-
-        yield tell_of
-
-
-@contextlib.contextmanager
-def _logged(handler: logging.Handler) -> Iterator[None]:
-    logger = logging.getLogger("rsgda")
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
 
 
 def _show(reports: "list[Report]") -> None:

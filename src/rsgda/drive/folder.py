@@ -27,6 +27,10 @@ class CheckpointError(OSError):
     """The folder cannot be read or written."""
 
 
+class CheckpointBusy(CheckpointError):
+    """Another run has the folder."""
+
+
 class Folder:
     """A folder of one run: marked with what the run is, and locked as long as it is open."""
 
@@ -162,7 +166,7 @@ def _locked(path: Path) -> int | None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         os.close(handle)
-        raise CheckpointError(
+        raise CheckpointBusy(
             f"`checkpoint` {path} is in use by another run that has not ended; wait for it, stop "
             "it, or choose another folder."
         ) from error

@@ -5,6 +5,7 @@ anew at each look, on a fixed subset of the training set.
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -36,11 +37,11 @@ SCALES = {
 }
 
 
-def run(scale: str, tell: Tell, work: Path | None = None) -> Outcome:
+def run(scale: str, tell: Tell, work: Path | None = None, client: Any = None) -> Outcome:
     """Run the cells, compare and draw at a named scale."""
     return outcome(
         "fig1", SCALES[scale], cells(SCALES[scale]), draw=draw_fig1, judge=findings,
-        settings={"m": list(LOOPS), "alpha": ALPHA}, tell=tell, work=work,
+        settings={"m": list(LOOPS), "alpha": ALPHA}, tell=tell, work=work, client=client,
     )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 r"""Figure 2: what $\alpha$ and p do to RSGDA on distributionally robust classification."""
 
 from pathlib import Path
+from typing import Any
 
 from rsgda.reproduce.fig2_claims import best_of_each_p, findings
 from rsgda.reproduce.outcome import Outcome, Tell
@@ -29,7 +30,7 @@ SCALES = {
 }
 
 
-def run(scale: str, tell: Tell, work: Path | None = None) -> Outcome:
+def run(scale: str, tell: Tell, work: Path | None = None, client: Any = None) -> Outcome:
     """Run the cells, judge and draw at a named scale."""
     planned = cells(SCALES[scale])
     settings = {
@@ -40,7 +41,7 @@ def run(scale: str, tell: Tell, work: Path | None = None) -> Outcome:
     }
     return outcome(
         "fig2", SCALES[scale], planned, draw=_draw, judge=findings, settings=settings, tell=tell,
-        work=work,
+        work=work, client=client,
     )  # fmt: skip
 
 

@@ -43,13 +43,17 @@ class Stage(NamedTuple):
 
 
 def run(
-    scale: str, tell: Tell, work: Path | None = None, files: tuple[Path, Path] | None = None
+    scale: str,
+    tell: Tell,
+    work: Path | None = None,
+    files: tuple[Path, Path] | None = None,
+    client: Any = None,
 ) -> Outcome:
     """Take the best run of Figure 4, go along it once more, embed what it passes, and draw it."""
     setting = SCALES[scale]
     clouds = load(setting.data, files)
     curves, _ = Cells(setting, clouds, work).run(
-        METHODS, lambda done, what: tell(RUNS * done, what)
+        METHODS, lambda done, what: tell(RUNS * done, what), client
     )
     best = best_run(curves)
     tell(RUNS, f"once more: {best.cell.name}")

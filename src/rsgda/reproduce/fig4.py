@@ -1,6 +1,7 @@
 """Figure 4: RSGDA(p) and learning with Sinkhorn, matching cells of two technologies."""
 
 from pathlib import Path
+from typing import Any
 
 from rsgda.reproduce.match_numbers import Group, all_hold, below
 from rsgda.reproduce.match_setting import Method
@@ -13,11 +14,17 @@ METHODS = [*(Method(p=p) for p in PS), Method(m_sin=1)]
 
 
 def run(
-    scale: str, tell: Tell, work: Path | None = None, files: tuple[Path, Path] | None = None
+    scale: str,
+    tell: Tell,
+    work: Path | None = None,
+    files: tuple[Path, Path] | None = None,
+    client: Any = None,
 ) -> Outcome:
     """Tune, run, judge and draw at a named scale, on files of one's own if they are given."""
     title = "Figure 4: a coin, or Sinkhorn on minibatches"
-    return outcome("fig4", title, scale, METHODS, findings, tell=tell, work=work, files=files)
+    return outcome(
+        "fig4", title, scale, METHODS, findings, tell=tell, work=work, files=files, client=client
+    )
 
 
 def findings(runs: list[Group]) -> list[Finding]:

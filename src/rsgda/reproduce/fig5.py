@@ -1,6 +1,7 @@
 """Figure 5: how many iterations of Sinkhorn a descent is worth, from a warm or a cold start."""
 
 from pathlib import Path
+from typing import Any
 
 from rsgda.reproduce.match_numbers import Group, all_hold, below
 from rsgda.reproduce.match_setting import Method
@@ -13,11 +14,17 @@ METHODS = [Method(m_sin=m, warm=warm) for warm in (True, False) for m in ITERATI
 
 
 def run(
-    scale: str, tell: Tell, work: Path | None = None, files: tuple[Path, Path] | None = None
+    scale: str,
+    tell: Tell,
+    work: Path | None = None,
+    files: tuple[Path, Path] | None = None,
+    client: Any = None,
 ) -> Outcome:
     """Tune, run, judge and draw at a named scale, on files of one's own if they are given."""
     title = "Figure 5: iterations of Sinkhorn a descent, warm and cold"
-    return outcome("fig5", title, scale, METHODS, findings, tell=tell, work=work, files=files)
+    return outcome(
+        "fig5", title, scale, METHODS, findings, tell=tell, work=work, files=files, client=client
+    )
 
 
 def findings(runs: list[Group]) -> list[Finding]:

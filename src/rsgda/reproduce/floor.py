@@ -5,6 +5,7 @@ figures have lower values. Dense layers make 200 epochs cheap; all else is as in
 """
 
 from pathlib import Path
+from typing import Any
 
 from rsgda.reproduce.fig2_claims import floor
 from rsgda.reproduce.outcome import Finding, Outcome, Tell
@@ -23,11 +24,11 @@ SCALES = {
 }
 
 
-def run(scale: str, tell: Tell, work: Path | None = None) -> Outcome:
+def run(scale: str, tell: Tell, work: Path | None = None, client: Any = None) -> Outcome:
     """Run the cell, count such values and draw at a named scale."""
     return outcome(
         "floor", SCALES[scale], cells(SCALES[scale]), draw=draw_floor, judge=findings, settings={},
-        tell=tell, work=None if work is None else work / "floor",
+        tell=tell, work=None if work is None else work / "floor", client=client,
     )  # fmt: skip
 
 

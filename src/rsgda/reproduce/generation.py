@@ -1,6 +1,7 @@
 """Generators of digits: a semi-discrete loss by RSGDA, and two rivals, at equal gradients."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,11 +29,13 @@ SCALES = {
 COLUMNS = ("steps", "gradients", "low", "high")
 
 
-def run(scale: str, tell: Tell, work: Path | None = None) -> Outcome:
+def run(scale: str, tell: Tell, work: Path | None = None, client: Any = None) -> Outcome:
     """Tune, train, judge and draw at a named scale."""
     setting = SCALES[scale]
     images = load(setting)
-    curves, tuned = Cells(setting, images, work).run(lambda done, what: tell(0.97 * done, what))
+    curves, tuned = Cells(setting, images, work).run(
+        lambda done, what: tell(0.97 * done, what), client
+    )
     tell(0.97, "drawing")
     png, pdf = draw(curves, images, setting)
     return Outcome(

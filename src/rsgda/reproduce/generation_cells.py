@@ -78,7 +78,7 @@ class Cells:
         self.scale, self.images, self.work = scale, images, work
         self.noise = jax.vmap(noise)(jr.split(jr.key(SEED), scale.rows))
 
-    def run(self, tell: Tell) -> tuple[list[Curve], list[Curve]]:
+    def run(self, tell: Tell, client: Any = None) -> tuple[list[Curve], list[Curve]]:
         """Tune all methods, then run each kind at its best with all seeds.
 
         Returns:
@@ -89,19 +89,19 @@ class Cells:
         # Where there is one cell of a kind, there is nothing to choose.
         grid = grid if len(grid) > len(scale.numbers) else []
         share = len(grid) / (len(grid) + scale.seeds * len(scale.numbers))
-        tuned = self._all(grid, lambda done, what: tell(share * done, what))
+        tuned = self._all(grid, lambda done, what: tell(share * done, what), client)
         if tuned:
             best = [best_of(tuned, kind) for kind in scale.numbers]
         else:
             best = [Cell(method, scale.alphas[0], 0) for method in scale.methods]
         cells = [cell._replace(seed=seed) for cell in best for seed in range(scale.seeds)]
-        curves = self._all(cells, lambda done, what: tell(share + (1 - share) * done, what))
+        curves = self._all(cells, lambda done, what: tell(share + (1 - share) * done, what), client)
         return curves, tuned
 
-    def _all(self, cells: list[Cell], tell: Tell) -> list[Curve]:
+    def _all(self, cells: list[Cell], tell: Tell, client: Any) -> list[Curve]:
         return kept.one_by_one(
             cells, self.one, size=lambda cell: 1.0, name=lambda cell: cell.name, work=self.work,
-            tell=tell,
+            tell=tell, client=client,
         )  # fmt: skip
 
     def one(self, cell: Cell, tell: Callable[[float], None]) -> Curve:

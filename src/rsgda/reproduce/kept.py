@@ -65,8 +65,9 @@ def one_by_one(
     name: Callable[[Cell], str],
     work: Path | None,
     tell: Tell,
+    client: Any,
 ) -> list[Ran]:
-    """Run cells one after the other; an interrupt says what is left of them.
+    """Run cells one after the other, or on a cluster; an interrupt says what is left of them.
 
     Args:
         cells: what to run.
@@ -75,7 +76,10 @@ def one_by_one(
         name: of a cell.
         work: the folder where `run` keeps what is done.
         tell: is told how much of all is done.
+        client: a `distributed.Client` whose workers run the cells, or None.
     """
+    if client is not None and cells:
+        return _somewhere(cells, run, size=size, work=work, tell=tell, client=client)
     ran: list[Ran] = []
     total, done = sum(map(size, cells)), 0.0
     for cell in cells:
@@ -90,6 +94,32 @@ def one_by_one(
             raise KeyboardInterrupt(_left(work, len(ran), len(cells))) from interrupt
         done += share
     return ran
+
+
+def _somewhere(
+    cells: Sequence[Cell],
+    run: Callable[[Cell, Callable[[float], None]], Ran],
+    *,
+    size: Callable[[Cell], float],
+    work: Path | None,
+    tell: Tell,
+    client: Any,
+) -> list[Ran]:
+    """Run cells as tasks: one whose worker dies goes on elsewhere from what it has kept."""
+    from rsgda.drive import cluster
+
+    total = sum(map(size, cells))
+    shares = [size(cell) / total for cell in cells]
+    what = f"{len(cells)} runs on the cluster"
+    try:
+        return cluster.run_all(
+            client, run, cells, sizes=shares, paths=(), tell=lambda done: tell(done, what)
+        )
+    except KeyboardInterrupt as interrupt:
+        kept = "nothing was saved." if work is None else f"{work} holds the runs that are done: "
+        raise KeyboardInterrupt(
+            f"interrupted; {kept}{'' if work is None else 'the same command continues.'}"
+        ) from interrupt
 
 
 def _left(work: Path | None, done: int, total: int) -> str:

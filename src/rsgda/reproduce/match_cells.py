@@ -78,7 +78,9 @@ class Cells:
         chosen = np.random.default_rng(SEED).choice(len(clouds.x), count, replace=False)
         self.subset = clouds.x[np.sort(chosen)]
 
-    def run(self, methods: list[Method], tell: Tell) -> tuple[list[Curve], list[Curve]]:
+    def run(
+        self, methods: list[Method], tell: Tell, client: Any = None
+    ) -> tuple[list[Curve], list[Curve]]:
         """Tune all methods, then run each at its best alpha with all seeds.
 
         Returns:
@@ -91,16 +93,17 @@ class Cells:
         size = sum(cell.method.descents for cell in grid)
         more = sum(method.descents + ENDS for method in methods) * scale.seeds
         share = size / (size + more)
-        tuned = self._all(grid, lambda done, what: tell(share * done, what))
+        tuned = self._all(grid, lambda done, what: tell(share * done, what), client)
         best = [best_of(tuned, method) for method in methods]
         cells = [cell._replace(seed=s, tuning=False) for cell in best for s in range(scale.seeds)]
-        curves = self._all(cells, lambda done, what: tell(share + (1 - share) * done, what))
+        curves = self._all(cells, lambda done, what: tell(share + (1 - share) * done, what), client)
         return curves, tuned
 
-    def _all(self, cells: list[Cell], tell: Tell) -> list[Curve]:
+    def _all(self, cells: list[Cell], tell: Tell, client: Any) -> list[Curve]:
         return kept.one_by_one(
             cells, self.one, size=lambda cell: cell.method.descents + ENDS * (not cell.tuning),
             name=lambda cell: cell.name, work=self.work, tell=tell,
+            client=client,
         )  # fmt: skip
 
     def one(self, cell: Cell, tell: Callable[[float], None]) -> Curve:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from rsgda.reproduce.match_cells import Cells
 from rsgda.reproduce.match_figure import draw
@@ -33,12 +34,13 @@ def outcome(
     tell: Tell,
     work: Path | None,
     files: tuple[Path, Path] | None,
+    client: Any,
 ) -> Outcome:
     """Run the methods of a figure, judge and draw them."""
     setting = SCALES[scale]
     clouds = load(setting.data, files)
     curves, tuned = Cells(setting, clouds, work).run(
-        methods, lambda done, what: tell(0.97 * done, what)
+        methods, lambda done, what: tell(0.97 * done, what), client
     )
     tell(0.97, "drawing")
     png, pdf = draw(title, groups(curves), tuned, caption(setting, clouds))

@@ -59,7 +59,7 @@ class Group(NamedTuple):
         return int(np.argmin(self.measures["W"]))
 
 
-def run(scale: str, tell: Tell, work: Path | None = None) -> Outcome:
+def run(scale: str, tell: Tell, work: Path | None = None, client: Any = None) -> Outcome:
     """Match all sets in all ways, score and draw it."""
     setting = SCALES[scale]
     cells = [
@@ -71,6 +71,7 @@ def run(scale: str, tell: Tell, work: Path | None = None) -> Outcome:
     ran = kept.one_by_one(
         cells, lambda cell, tell: one(cell, work, tell), size=lambda cell: len(cell.given.types),
         name=lambda cell: cell.name, work=work, tell=lambda done, what: tell(0.97 * done, what),
+        client=client,
     )  # fmt: skip
     tell(0.97, "drawing")
     groups = _groups(cells, ran)

@@ -15,11 +15,13 @@ class Target(NamedTuple):
         module: the module beside this one whose `run(scale, tell, work)` does the work; it may
             keep runs that are done in the folder `work`, to be found when it is called again.
         matches: whether it matches cells, and `run` takes `files` of them.
+        spreads: whether it has runs that a cluster can do side by side, and `run` takes a `client`.
     """
 
     about: str
     module: str
     matches: bool = False
+    spreads: bool = True
 
     def load(self) -> Callable[..., Outcome]:
         """Import the function that runs it."""
@@ -27,8 +29,10 @@ class Target(NamedTuple):
 
 
 TARGETS = {
-    "toy": Target("RSGDA(p) against ESGDA(m = 1/p - 1) on the toy problem", "toy"),
-    "theory": Target("bounds, growth with kappa and the range of p, against runs", "theory"),
+    "toy": Target("RSGDA(p) against ESGDA(m = 1/p - 1) on the toy problem", "toy", spreads=False),
+    "theory": Target(
+        "bounds, growth with kappa and the range of p, against runs", "theory", spreads=False
+    ),
     "fig1": Target("Figure 1: ESGDA(m) and RSGDA(1/(m + 1)), robust classification", "fig1"),
     "fig2": Target("Figure 2: what alpha and p do, robust classification", "fig2"),
     "floor": Target("values that no phi can have, by the authors' acceptance rule", "floor"),

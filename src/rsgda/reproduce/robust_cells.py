@@ -85,11 +85,11 @@ class Cells:
             np.random.default_rng(SEED).choice(len(self.images.X), scale.rows, replace=False)
         )
 
-    def run(self, cells: list[Cell], tell: Tell) -> list[Curve]:
-        """Run cells one after the other."""
+    def run(self, cells: list[Cell], tell: Tell, client: Any = None) -> list[Curve]:
+        """Run cells one after the other, or where a client sends them."""
         return kept.one_by_one(
             cells, self.one, size=self._gradients, name=lambda cell: cell.name, work=self.work,
-            tell=tell,
+            tell=tell, client=client,
         )  # fmt: skip
 
     def one(self, cell: Cell, tell: Callable[[float], None]) -> Curve:

@@ -20,9 +20,10 @@ def outcome(
     settings: dict[str, Any],
     tell: Tell,
     work: Path | None,
+    client: Any,
 ) -> Outcome:
     """Run the cells of a figure, judge and draw them."""
-    curves = Cells(scale, work).run(cells, lambda done, what: tell(0.95 * done, what))
+    curves = Cells(scale, work).run(cells, lambda done, what: tell(0.95 * done, what), client)
     tell(0.95, "drawing")
     png, pdf = draw(curves, caption(scale))
     return Outcome(

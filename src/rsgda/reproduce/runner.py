@@ -41,7 +41,13 @@ class Report:
 
 
 def reproduce(
-    target: str, *, scale: str, out: Path, tell: Tell, files: tuple[Path, Path] | None = None
+    target: str,
+    *,
+    scale: str,
+    out: Path,
+    tell: Tell,
+    files: tuple[Path, Path] | None = None,
+    client: Any = None,
 ) -> Report:
     """Run one target and write its files into `out/target`.
 
@@ -51,21 +57,27 @@ def reproduce(
         out: the folder for all targets.
         tell: is told how far the run has come.
         files: two clouds of cells to match, in place of those of the scale.
+        client: a `distributed.Client` whose workers do the runs of a target that has a grid; they
+            must see `out`.
     """
     (target,) = chosen([target])
     check_scale(scale)
     folder = out / target
     prepare(folder)
     began, started = time.perf_counter(), datetime.datetime.now(datetime.UTC)
-    given = {"files": files} if TARGETS[target].matches else {}
-    outcome = TARGETS[target].load()(scale, tell, out / CELLS / scale, **given)
+    given: dict[str, Any] = {"files": files} if TARGETS[target].matches else {}
+    work = out / CELLS / scale
+    if client is not None and TARGETS[target].spreads:
+        given["client"] = client
+        work = work.absolute()  # workers have working directories of their own
+    outcome = TARGETS[target].load()(scale, tell, work, **given)
     tell(1.0, "writing")
     manifest = {
         "target": target,
         "scale": scale,
         "command": shlex.join(
             ["rsgda", "reproduce", target, "--scale", scale, "--out", str(out)]
-            + (["--match", *map(str, files)] if files and given else [])
+            + (["--match", *map(str, files)] if files and TARGETS[target].matches else [])
         ),
         "settings": outcome.settings,
         "findings": [dataclasses.asdict(finding) for finding in outcome.findings],

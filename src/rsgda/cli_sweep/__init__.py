@@ -1,0 +1,1 @@
+"""`rsgda sweep`: a grid in a file to a table in a file."""
