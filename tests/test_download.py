@@ -128,6 +128,15 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(content[at : at + 500])
             time.sleep(0.05)
 
+    def in_company(self, content):
+        """Answer for the first file once two processes have asked for it."""
+        until = time.monotonic() + 30
+        while self.path.endswith(NAMES[0]) and time.monotonic() < until:
+            if self.server.asked.count(self.path) > 1:
+                break
+            time.sleep(0.01)
+        self.good(content)
+
     def log_message(self, format, *args):
         """Say nothing."""
 
@@ -304,7 +313,7 @@ def start(source, cache):
 
 
 def test_several_processes_may_fetch_at_a_time(server, cache):
-    source = server.source("slow")
+    source = server.source("in-company")
     processes = [start(source, cache) for _ in range(4)]
     for process in processes:
         assert process.communicate(timeout=60) == ("ready\n", "")
