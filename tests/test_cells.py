@@ -1,6 +1,7 @@
 """Cells from files and simulated ones."""
 
 import os
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,23 @@ def test_simulated_cells_are_the_same_for_a_seed_and_differ_between_seeds():
     np.testing.assert_array_equal(one.x, other.x)
     np.testing.assert_array_equal(one.pairs, other.pairs)
     assert np.any(data.simulated_cells((20, 30), features=(4, 5), seed=2).x != one.x)
+
+
+def test_simulated_cells_take_the_memory_of_their_counts():
+    tracemalloc.start()
+    cells = data.simulated_cells((30_000, 40), features=(7, 3_000))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert cells.y.shape == (40, 3_000)
+    assert peak < 60e6  # of all 30,000 cells the RNA would be 360 MB
+
+
+def test_blocks_do_not_change_the_cells(monkeypatch):
+    whole = data.simulated_cells((50, 40), features=(4, 9))
+    monkeypatch.setattr("rsgda.data.simulated.BLOCK", 30)
+    parts = data.simulated_cells((50, 40), features=(4, 9))
+    np.testing.assert_array_equal(parts.x, whole.x)
+    np.testing.assert_array_equal(parts.y, whole.y)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from rsgda import singlecell as sc
 from rsgda.cli import app
 from rsgda.cli_match import figures, page
 from rsgda.data import simulated_cells
+from rsgda.drive.folder import NOTE
 from rsgda.singlecell.embedding import some, tsne
 
 EVIL = "<b>stem</b>"
@@ -314,6 +315,37 @@ def test_a_killed_match_continues(files, tmp_path):
     again(whole)
     one, other = anndata.read_h5ad(out), anndata.read_h5ad(whole)
     np.testing.assert_array_equal(one.obsm["X_rsgda"], other.obsm["X_rsgda"])
+
+
+def test_a_slip_with_force_leaves_an_unfinished_match(files, tmp_path):
+    checkpoint = tmp_path / "a.checkpoint"
+    checkpoint.mkdir()
+    (checkpoint / NOTE).write_text("{}")
+    options = (*files, "-o", tmp_path / "a.h5ad", "--force", *SHORT)
+    assert "--label-key must be a column of obs" in refused(*options, "--label-key", "typo")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.checkpoint"]
+    assert [path.name for path in checkpoint.iterdir()] == [NOTE]
+    assert run(*options).exit_code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"a.h5ad", "a.html"}
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_cells_are_drawn_with_their_own_labels(tables, own):
+    source, target = tables[0].copy(), tables[1]
+    source.obs["type"] = pd.Categorical(["A"] * source.n_obs)
+    if not own:
+        del source.obs["type"]
+    matcher = sc.match(source, target, label_key="type", hidden=(8,), steps=3)
+    drawn, says = figures.cells(matcher, target, "type")
+    labels = {part.get_label() for part in drawn.axes[3].collections if len(part.get_offsets())}
+    if own:
+        assert labels == {"A"}
+        assert "each by its own label" in says
+    else:
+        assert labels <= set(np.unique(matcher.adata.obs["rsgda_label"]))
+        assert "whether the match is right or not" in says
+    told = page._settings(matcher)
+    assert told["labels from"] == "type"
 
 
 def test_embeddings_of_few_points():

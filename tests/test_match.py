@@ -250,6 +250,7 @@ def test_what_is_known_tells_cells_apart(how):
         ({"epsilon": 0.0}, "`epsilon` must be"),
         ({"guide": -1.0}, "`guide` must be"),
         ({"steps": 0}, "`steps` must be"),
+        ({"target_steps": [sc.pca(9)]}, "`target_steps`: `n_comps` must be at most 5"),
         ({"hidden": 8}, "`hidden` must be whole numbers"),
         ({"hidden": (8, 0)}, r"`hidden\[1\]` must be a whole number"),
     ],
@@ -265,7 +266,8 @@ def test_wrong_cells(target):
         (np.zeros((0, 4)), "must have cells and features"),
         (np.full((3, 4), np.nan), "NaN or infinity in 12 places"),
         (sp.csr_matrix([[np.inf, 0.0]]), "NaN or infinity in 1 places"),
-        (np.array([["a", "b"]]), "must be numbers"),
+        (np.array([["a", "b"]]), "must be AnnData or an array of numbers"),
+        ("cells.h5ad", "got 'cells.h5ad'; a file is read first"),
         (-np.ones((5, 4)), "normalize_total wants counts"),
     ]:
         with pytest.raises(ValueError, match=words):
@@ -330,3 +332,23 @@ def test_shared_features_are_prepared_as_all_are(source, target):
     deeper = source.copy()
     deeper.X = 2 * source.X
     np.testing.assert_allclose(matcher.points(deeper), matcher.points(source), rtol=1e-4, atol=1e-5)
+
+
+def test_numbers_of_numpy_are_numbers(cells, tmp_path):
+    options = {"hidden": (8,), "steps": 3, "seed": 2}
+    odd = {"hidden": (np.int64(8),), "steps": np.int64(3), "seed": np.int32(2)}
+    steps = {"source_steps": [sc.log1p(), sc.pca(np.int64(4))], "target_steps": [sc.arcsinh(5)]}
+    odd_steps = steps | {"target_steps": [sc.arcsinh(np.float64(5))]}
+    one, other = (sc.match(cells.y, cells.x, **each) for each in (options | steps, odd | odd_steps))
+    other.save(tmp_path / "m")
+    again = Matcher.load(tmp_path / "m")
+    np.testing.assert_array_equal(again.transform(cells.y), one.transform(cells.y))
+
+
+def test_cells_of_one_name_are_told_apart(source, target):
+    lanes = target.copy()
+    lanes.obs_names = ["x"] * N
+    matcher = sc.match(source, lanes, **QUICK)
+    lanes.obs_names_make_unique()
+    place, _ = matcher.match()
+    assert source.obs["rsgda_match"].tolist() == lanes.obs_names[place].tolist()

@@ -58,7 +58,10 @@ def cells(matcher: Matcher, target: Any, label_key: str | None) -> tuple[Figure,
         "target. Sides that cover each other after the match are mixed."
     )
     if label_key is not None:
-        given = np.asarray(source.obs["rsgda_label"], str)[mine]
+        own_of_source = label_key in source.obs
+        column = label_key if own_of_source else "rsgda_label"
+        of_source = tables.read("source", source, of["layer"], of["obsm"])
+        given = of_source.column("label_key", column)[mine]
         table = tables.read("target", target, to["layer"], to["obsm"])
         own = table.column("label_key", label_key)[theirs]
         by_label = (
@@ -68,11 +71,18 @@ def cells(matcher: Matcher, target: Any, label_key: str | None) -> tuple[Figure,
         )
         colours = _colours(np.r_[given, own])
         for axis, title, parts in zip(axes[1], titles, by_label, strict=True):
-            _panel(axis, title.replace("source", "source, labels given to it"))
+            _panel(axis, title if own_of_source else title.replace("source", "source, as labelled"))
             for points, labels in parts:
                 for label, colour in colours.items():
                     _dots(axis, points[labels == label], colour, label or "no label")
-        says += " Below the same cells by label, where that of the source is the one it was given."
+        says += (
+            " Below the same cells, each by its own label: those that lie on cells of another "
+            "colour were taken for these."
+            if own_of_source
+            else " Below the same cells by label. The source has none of its own: its colours are "
+            "those of the cells that it came to lie on, and agree with them whether the match is "
+            "right or not."
+        )
         handles, labels = axes[1][2].get_legend_handles_labels()
         handles = dict(zip(labels, handles, strict=True))
         figure.legend(

@@ -12,7 +12,7 @@ from rsgda.singlecell.preprocessing import Preprocessing
 
 SCORES = {
     "W_eps": ("loss, W_eps", "of the mapped cells to the target{}; it lies between this and"),
-    "mixing": ("mixing", "neighbours from the other side: 1 where both lie alike, 0 apart"),
+    "mixing": ("mixing", "neighbours from the other side: 0 apart, about 1 where both lie alike"),
     "label_accuracy": ("labels right", "of the cells whose own label is known"),
     "foscttm_mean": ("FOSCTTM", "cells closer than the true match: 0 is perfect, 0.5 is chance"),
     "foscttm_source": ("FOSCTTM, source", "the same for cells of the source"),
@@ -27,6 +27,10 @@ UNGUIDED = (
 TOLD = (
     "Labels of both sides have guided the match. Those that it gives back to the source are no "
     "test of it where the source's own were among them."
+)
+SURE = (
+    "The probability says how much of a cell lies on cells of that label. It does not say that the "
+    "match has brought the cell to the right place."
 )
 
 
@@ -64,15 +68,7 @@ def page(
         notes: that must not be overlooked.
     """
     history = matcher.history
-    guided = [
-        name
-        for name, count in (
-            ("shared features", matcher.settings["shared"]),
-            ("labels", len(matcher.settings["labels"])),
-            ("pairs", matcher.settings["pairs"]),
-        )
-        if count
-    ]
+    guided = _guidance(matcher)
     first: list[str] = [report.numbers(headline(matcher))]
     told = ([] if guided else [UNGUIDED]) + ([TOLD] if "labels" in guided and label_key else [])
     first += [report.notice(note) for note in told + notes]
@@ -93,7 +89,7 @@ def page(
     if label_key is not None:
         sections.append(report.Section("Labels", _labels(matcher, label_key)))
     sections.append(report.Section("Scores", [_scores(matcher)]))
-    sections.append(report.Section("Settings", [report.settings(_settings(matcher, guided))]))
+    sections.append(report.Section("Settings", [report.settings(_settings(matcher))]))
     return report.page(
         f"{names[0]} in the space of {names[1]}",
         sections,
@@ -114,8 +110,7 @@ def _labels(matcher: Matcher, label_key: str) -> list[str]:
     table = report.table((label_key, "cells given it", "mean probability"), rows)
     confusion = matcher.scores.get("confusion")
     if confusion is None:
-        none = f"The source has no column {label_key!r} of its own, so nothing can be compared."
-        return [table, none]
+        return [table, SURE, "The source has no labels of its own in that column to compare."]
     right = output.percent(matcher.scores["label_accuracy"])
     drawn = report.figure(
         output.svg(figures.confusion(confusion["labels"], np.asarray(confusion["matrix"]))),
@@ -123,7 +118,7 @@ def _labels(matcher: Matcher, label_key: str) -> list[str]:
         says=f"Shares of the cells of each true label, in rows, that were given each label. "
         f"{right} of all are right.",
     )
-    return [drawn, table]
+    return [drawn, table, SURE]
 
 
 def _scores(matcher: Matcher) -> report.Html:
@@ -144,7 +139,14 @@ def _shown(name: str, value: float) -> str:
     return output.percent(value) if name == "label_accuracy" else f"{value:.4g}"
 
 
-def _settings(matcher: Matcher, guided: list[str]) -> dict[str, str]:
+def _guidance(matcher: Matcher) -> dict[str, int]:
+    """Return what guided the match, and how many of it."""
+    of = matcher.settings
+    counts = {"shared features": of["shared"], "labels": len(of["labels"]), "pairs": of["pairs"]}
+    return {name: count for name, count in counts.items() if count}
+
+
+def _settings(matcher: Matcher) -> dict[str, str]:
     found = {}
     for side in ("source", "target"):
         of = matcher.settings[side]
@@ -154,6 +156,11 @@ def _settings(matcher: Matcher, guided: list[str]) -> dict[str, str]:
     found["layers"] = ", ".join(map(str, matcher.settings["hidden"])) or "none: a linear map"
     for name in ("batch_size", "steps", "seed"):
         found[name.replace("_", " ")] = f"{matcher.settings[name]:,}"
-    if guided:
-        found["guidance"] = f"{' and '.join(guided)}, weight {matcher.settings['guide']:g}"
+    if guided := _guidance(matcher):
+        told = " and ".join(f"{count:,} {name}" for name, count in guided.items())
+        found["guidance"] = f"{told}, weight {matcher.settings['guide']:g}"
+    if matcher.settings["label_key"] is not None:
+        found["labels from"] = matcher.settings["label_key"]
+    if matcher.settings["paired"]:
+        found["rows"] = "row i of both is one cell, for the score"
     return found

@@ -1,10 +1,11 @@
 """Where a match reads from and writes to; nothing is overwritten unless that is asked for."""
 
+import contextlib
 import csv
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,6 +77,23 @@ class Places(NamedTuple):
         """Remove what an unfinished match has left."""
         if self._is_ours():
             shutil.rmtree(self.checkpoint, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def set_aside(self) -> Iterator[None]:
+        """Make room for a new match; an unfinished one is lost once the new one has begun."""
+        if not self.unfinished:
+            yield
+            return
+        aside = self.checkpoint.with_name(f"{self.checkpoint.name}.{os.getpid()}")
+        self.checkpoint.rename(aside)
+        try:
+            yield
+        except BaseException:
+            if not self.checkpoint.exists():
+                aside.rename(self.checkpoint)
+            raise
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
 
     @property
     def unfinished(self) -> bool:

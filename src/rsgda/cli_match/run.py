@@ -1,5 +1,6 @@
 """`rsgda match`: read, match, write, report."""
 
+import contextlib
 import time
 from pathlib import Path
 from typing import Any
@@ -80,15 +81,14 @@ def _matched(
     cells: Any, others: Any, places: Places, force: bool, arguments: dict[str, Any]
 ) -> Matcher:
     """Match, from the checkpoint if there is one; with force another match's is removed."""
-    if places.unfinished:
-        if force:
-            places.forget()
-        else:
-            output.say(f"{places.checkpoint} holds an unfinished match, which continues")
+    if places.unfinished and not force:
+        output.say(f"{places.checkpoint} holds an unfinished match, which continues if it is this")
     try:
-        return match(
-            cells, others, checkpoint=places.checkpoint, progress=output.is_watched(), **arguments
-        )
+        with places.set_aside() if force else contextlib.nullcontext():
+            return match(
+                cells, others, checkpoint=places.checkpoint, progress=output.is_watched(),
+                **arguments,
+            )  # fmt: skip
     except CheckpointMismatch as error:
         raise ValueError(
             f"{places.checkpoint} holds an unfinished match of other files or settings; make that "

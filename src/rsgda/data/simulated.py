@@ -1,5 +1,6 @@
 """Simulated cells: a tree of populations, seen through two technologies."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ SPREAD = 0.15  # of cells about their branch
 HIDDEN = 24  # features of these that both technologies see through their own lens
 DEPTH = 2_000.0  # counts of a cell's RNA, in the mean
 COFACTOR = 5.0  # asinh(counts / 5) brings cytometry to about the scale of its signal
+BLOCK = 2**21  # counts that are drawn at once
 
 
 class SimulatedCells(NamedTuple):
@@ -45,7 +47,8 @@ def simulated_cells(
     technology sees nonlinear features. The first counts $x \sim \mathrm{Poisson}(5 \sinh
     \text{signal})$, the second $y \sim \mathrm{Poisson}(\text{depth} \cdot
     \mathrm{softmax}(\text{signal}))$ with a depth that differs between cells. Branches differ in
-    size and in length, so that they can be told apart.
+    size and in length, which could tell them apart; a match that is told nothing may exchange
+    them all the same. Memory is that of the counts.
 
     Args:
         sizes: N and n, the cells of each technology. The first min(N, n) cells are the same.
@@ -77,11 +80,22 @@ def simulated_cells(
     along = directions[types]
     root = np.where(types[:, None] > 0, directions[0], 0)
     places = root + length[:, None] * along + SPREAD * draw.normal(size=(most, LATENT))
-    signals = [lens(places) for lens in lenses]
-    x = draw.poisson(COFACTOR * np.sinh(np.clip(1.5 + signals[0], 0, 6)))
-    shares = np.exp(signals[1] - signals[1].max(axis=1, keepdims=True))
     depth = DEPTH * draw.gamma(4, 1 / 4, size=(most, 1))
-    y = draw.poisson(depth * shares / shares.sum(axis=1, keepdims=True))
+
+    def cytometry(part: slice) -> np.ndarray:
+        return COFACTOR * np.sinh(np.clip(1.5 + lenses[0](places[part]), 0, 6))
+
+    def rna(part: slice) -> np.ndarray:
+        signal = lenses[1](places[part])
+        shares = np.exp(signal - signal.max(axis=1, keepdims=True))
+        return depth[part] * shares / shares.sum(axis=1, keepdims=True)
+
+    x, y = (
+        _counted(means, size, count, np.random.default_rng([seed, 2 + side]))
+        for side, (means, size, count) in enumerate(
+            zip((cytometry, rna), sizes, features, strict=True)
+        )
+    )
     # Rows in an order of their own, so that nothing hangs on place.
     of_x, of_y = (draw.permutation(size) for size in sizes)
     both = min(sizes)
@@ -89,6 +103,18 @@ def simulated_cells(
         x[of_x], y[of_y], types[of_x], types[of_y],
         np.stack([np.argsort(of_x)[:both], np.argsort(of_y)[:both]]),
     )  # fmt: skip
+
+
+def _counted(
+    means: Callable[[slice], np.ndarray], size: int, count: int, draw: np.random.Generator
+) -> np.ndarray:
+    """Return counts of the first cells, a block of rows after the other."""
+    counts = np.empty((size, count), np.int32)
+    step = max(1, BLOCK // count)
+    for start in range(0, size, step):
+        part = slice(start, min(size, start + step))
+        counts[part] = draw.poisson(means(part))
+    return counts
 
 
 def _lens(world: np.random.Generator, count: int):

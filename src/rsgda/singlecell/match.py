@@ -92,8 +92,9 @@ def match(
 
     AnnData is annotated: `obsm["X_rsgda"]` (mapped cells in the target's features and units),
     `obs["rsgda_match"]` and `obs["rsgda_confidence"]` (the target's cell that most of a cell
-    belongs to, and how much), with `label_key` also `obs["rsgda_label"]`,
-    `obs["rsgda_label_confidence"]` and `obsm["rsgda_label_probabilities"]`, and `uns["rsgda"]`.
+    belongs to, and how much; names as `obs_names_make_unique` makes them), with `label_key` also
+    `obs["rsgda_label"]`, `obs["rsgda_label_confidence"]` and `obsm["rsgda_label_probabilities"]`,
+    and `uns["rsgda"]`.
 
     Args:
         source: AnnData, in memory or backed, or an array, cells × features.
@@ -140,6 +141,8 @@ def match(
         raise ValueError(f"`hidden` must be whole numbers, one for each layer, got {hidden!r}.")
     for i, size in enumerate(hidden):
         _checks.whole(f"hidden[{i}]", size, 1)
+    # Numbers of NumPy are none of JSON, nor of the structure of a network.
+    hidden, steps, seed = tuple(map(int, hidden)), int(steps), int(seed)
     of_source = tables.read("source", source, source_layer, source_obsm)
     of_target = tables.read("target", target, target_layer, target_obsm)
     if paired and len(of_source.cells) != len(of_target.cells):
@@ -210,7 +213,7 @@ def match(
         history[name] = np.asarray(history[name], float) * spread**2
     matcher = Matcher(
         network=result.theta, source=before, target=after, inputs=inputs, outputs=outputs,
-        solved=solved, source_cells=of_source.cells, target_cells=of_target.cells,
+        solved=solved, source_cells=of_source.cells, target_cells=tables.different(of_target),
         shared=sides.shared, weight=sides.weight, labels=sides.labels, history=history,
         settings=settings | {"versions": versions()},
         scores={"W_eps": solved.value * spread**2, "W_eps_gap": solved.gap * spread**2},

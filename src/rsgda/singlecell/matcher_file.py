@@ -41,7 +41,7 @@ def save(matcher: Any, path: str | os.PathLike[str]) -> None:
         "arrays": {name: [each.dtype.str, list(each.shape)] for name, each in arrays.items()},
         "steps": {
             side: [
-                {"step": step.name, **dataclasses.asdict(step)}
+                {"step": step.name, **_plain(dataclasses.asdict(step))}
                 for step in getattr(matcher, side).steps
             ]
             for side in ("source", "target")
@@ -49,9 +49,9 @@ def save(matcher: Any, path: str | os.PathLike[str]) -> None:
         "names": {side: getattr(matcher, side).names.tolist() for side in ("source", "target")},
         "after": {side: getattr(matcher, side).after.tolist() for side in ("source", "target")},
         "cells": {"source": matcher.source_cells.tolist(), "target": matcher.target_cells.tolist()},
-        "hidden": list(matcher.settings["hidden"]),
+        "hidden": _plain(matcher.settings["hidden"]),
         "features": matcher.network.features,
-        "cost": dataclasses.asdict(solved.cost),
+        "cost": _plain(dataclasses.asdict(solved.cost)),
         "plan": {name: getattr(solved, name) for name in FOUND},
         "weight": matcher.weight,
         "labels": matcher.labels.tolist(),

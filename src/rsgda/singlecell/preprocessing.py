@@ -303,7 +303,10 @@ def fit(which: str, steps: Any, table: Table) -> tuple[Preprocessing, np.ndarray
         ):
             raise ValueError(f"`{which}`: highly_variable must come before scale and pca.")
         _check_counts(which, step, cells)
-        learnt.append(step.fitted(cells, names))
+        try:
+            learnt.append(step.fitted(cells, names))
+        except ValueError as error:
+            raise ValueError(f"`{which}`: {error}") from error
         cells = step.apply(cells, learnt[-1])
         names = step.renamed(names, learnt[-1])
     made = np.ascontiguousarray(dense(cells), np.float32)

@@ -170,7 +170,12 @@ def mixing(source: Any, target: Any, *, neighbours: int = 30, most: int = 5_000)
 
 def _points(name: str, value: Any) -> np.ndarray:
     # In one order, so that sums are rounded alike and distances that are equal stay equal.
-    points = np.ascontiguousarray(value, float)
+    try:
+        points = np.ascontiguousarray(value, float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"`{name}` must be an array of points, n × d, finite, got {value!r:.80}."
+        ) from error
     if points.ndim != 2 or 0 in points.shape or not np.all(np.isfinite(points)):
         raise ValueError(
             f"`{name}` must be an array of points, n × d, finite, got the shape {points.shape}."

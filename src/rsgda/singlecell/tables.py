@@ -123,10 +123,14 @@ def _matrix(which: str, held: Any) -> Any:
         values = held.data
     else:
         try:
-            held = np.asarray(held)
-            values = held = held if held.dtype.kind == "f" else held.astype(float)
+            made = np.asarray(held)
+            values = made = made if made.dtype.kind == "f" else made.astype(float)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"`{which}` must be numbers, cells × features.") from error
+            raise ValueError(
+                f"`{which}` must be AnnData or an array of numbers, cells × features, got "
+                f"{held!r:.80}; a file is read first, by anndata.read_h5ad(...)."
+            ) from error
+        held = made
     if held.ndim != 2 or 0 in held.shape:
         raise ValueError(
             f"`{which}` must have cells and features, got the shape {tuple(held.shape)}."
@@ -135,6 +139,15 @@ def _matrix(which: str, held: Any) -> Any:
     if wrong:
         raise ValueError(f"`{which}` must be finite, got NaN or infinity in {wrong:,} places.")
     return held
+
+
+def different(table: Table) -> np.ndarray:
+    """Return names of cells of which no two are alike, as AnnData's obs_names_make_unique does."""
+    if table.data is None or table.data.obs_names.is_unique:
+        return table.cells
+    from anndata.utils import make_index_unique
+
+    return np.asarray(make_index_unique(table.data.obs_names), str)
 
 
 def plain(value: Any) -> Any:
@@ -146,6 +159,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, tuple | list):
-        numbers = bool(value) and all(isinstance(each, int | float) for each in value)
+        numbers = bool(value) and all(isinstance(each, int | float | np.number) for each in value)
         return np.asarray(value) if numbers else np.array([str(each) for each in value], str)
     return str(value)
