@@ -25,11 +25,11 @@ class Size(NamedTuple):
     rounds: int
     rows: int  # of a run of steps of one kind, few: a run begins with a copy of v
     steps: int
-    epochs: int  # how often an epoch is run
+    epochs: int  # how often what takes long is run: an epoch, and products
     epoch_rows: int
 
 
-FULL = Size(9, 3_000, 100, 5, 60_000)
+FULL = Size(9, 3_000, 60, 5, 60_000)
 QUICK = Size(2, 300, 3, 2, 600)
 
 
@@ -68,7 +68,7 @@ def epoch(size: Size) -> Iterator[timing.Line]:
         "torch": functools.partial(theirs.run, coins),
         "loader": functools.partial(theirs.run_loader, theirs.loader(), coins),
     }
-    seconds = timing.interleave(contestants, size.epochs)
+    seconds = timing.interleave(contestants, size.epochs, compiled=True)
     note = f"PyTorch {statistics.median(seconds['torch']):.3g} s, {what}"
     ratios = seconds["ours"] / seconds["torch"]
     yield timing.line("epoch at p = 0.5", ratios, against="PyTorch", most=0.9, note=note)
@@ -123,7 +123,7 @@ def profile(size: Size) -> Iterator[timing.Line]:
             "products": lambda multiply=multiply: jax.block_until_ready(multiply()),
             "torch": functools.partial(theirs.run, [descend] * size.steps),
         }
-        seconds = timing.interleave(contestants, size.rounds)
+        seconds = timing.interleave(contestants, size.epochs)
         ratios = seconds["products"] / seconds["torch"]
         yield timing.line(f"products of the {name} alone / PyTorch's step", ratios)
 

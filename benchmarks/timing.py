@@ -66,15 +66,17 @@ def line(name: str, values: Iterable[float], **rest: Any) -> Line:
     return Line(name, tuple(float(f"{value:.5g}") for value in values), **rest)
 
 
-def interleave(contestants: dict[str, Callable[[], object]], rounds: int) -> dict[str, np.ndarray]:
-    """Return the seconds of each contestant in each round.
+def interleave(
+    contestants: dict[str, Callable[[], object]], rounds: int, *, compiled: bool = False
+) -> dict[str, np.ndarray]:
+    """Return the seconds of each contestant in each round; each is compiled first, if need be.
 
     Contestants take turns, so that a round's times are close together and what else the machine
     does falls on all of them; every other round goes backwards, so that none is always first.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    for contestant in contestants.values():
-        contestant()  # compiles
+    for contestant in () if compiled else contestants.values():
+        contestant()
     collecting = gc.isenabled()
     gc.disable()
     try:
