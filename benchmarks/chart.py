@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 
 MET, MISSED, OPEN = "#2a7f62", "#c1443c", "#7a8794"
 COLOURS = {"met": MET, "missed": MISSED, "": OPEN}
-TICKS = np.array([1, 2, 5])
+MANY = 2_000  # of the ends of an axis, if 1, 2 and 5 do not all have room on it
 HEADING, GAP = 1.0, 0.35  # heights of a group's title and of the room before it, in bars
 
 
@@ -34,9 +34,7 @@ def draw(rows: list[dict[str, Any]], file: Path, *, titles: dict[str, str], capt
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_xscale("log")
     axes.set(xlim=(low, high), ylim=(places[-1] + 0.8, -1.2))
-    ticks = [
-        tick for tick in np.outer(10.0 ** np.arange(-5, 3), TICKS).ravel() if low < tick < high
-    ]
+    ticks = ticks_between(low, high)
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -88,6 +86,13 @@ def limits(times: list[dict[str, Any]]) -> tuple[float, float]:
     return 0.7 * min(1.0, *ends), 1.6 * max(1.0, *ends)
 
 
+def ticks_between(low: float, high: float) -> list[float]:
+    """Return round numbers for a logarithmic axis, fewer where they would stand too close."""
+    steps = (1, 2, 5) if high / low < MANY else (1,)
+    ticks = np.outer(10.0 ** np.arange(-8, 8), steps).ravel()
+    return [float(tick) for tick in ticks if low < tick < high]
+
+
 def _bar(axes: Any, place: float, time: dict[str, Any]) -> None:
     """Draw a bar from one: to the left is faster, to the right slower."""
     axes.barh(place, time["median"] - 1, left=1, color=COLOURS[time["verdict"]], height=0.7)
@@ -99,7 +104,9 @@ def _bar(axes: Any, place: float, time: dict[str, Any]) -> None:
 
 def said(ratio: float) -> str:
     """Say a ratio as one would."""
-    return f"{ratio:.2f}" if ratio >= 0.1 else f"1/{1 / ratio:.0f}"
+    if ratio < 0.1:
+        return f"1/{1 / ratio:.0f}"
+    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
 
 
 def _legend(figure: Any, verdicts: list[str]) -> None:

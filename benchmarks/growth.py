@@ -169,7 +169,7 @@ def targets(size: Size) -> Iterator[timing.Line]:
 
 def steps(size: Size) -> Iterator[timing.Line]:
     """Steps of one run: the time of all of it."""
-    counts = tuple(count // size.part for count in (100_000, 300_000, 1_000_000, 3_000_000))
+    counts = tuple(count // size.part for count in (1_000_000, 3_000_000, 10_000_000, 30_000_000))
     axis = Axis("steps of a run", counts, 1, "none costs more than the one before", "ms in all")
     run = by_parameters(10)
     contestants = {f"{count}": functools.partial(run, count) for count in counts}
@@ -183,7 +183,7 @@ def memory(size: Size) -> Iterator[timing.Line]:
         print("    left out: it reads Linux's /proc")
         return
     counts = tuple(count // size.part for count in (20_000, 60_000, 180_000))
-    axis = Axis("rows, memory", counts, 1, "one copy of v, which has as many", "MB")
+    axis = Axis("rows, memory", counts, 1, "one copy of v, which has as many", "MB allocated")
     values = [[allocated(count) for count in counts] for _ in range(min(size.rounds, 3))]
     yield slope(axis, np.array(values))
 

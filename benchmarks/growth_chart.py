@@ -1,6 +1,7 @@
 """The picture and the table of growth: what was measured at each size, and theory's slope."""
 
 import csv
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 matplotlib.use("Agg")
 
+from chart import ticks_between
 from matplotlib import pyplot as plt
 
 IN_A_ROW = 4
@@ -26,6 +28,7 @@ def draw(curves: list[Curve], file: Path, *, caption: str) -> None:
         place.set_visible(False)
     for place, curve in zip(places.flat, curves, strict=False):
         _curve(place, curve)
+    figure.suptitle("How the cost grows: measured, and the slope that theory has", weight="bold")
     figure.supxlabel(caption, fontsize=7, color="grey", x=0.99, ha="right")
     figure.savefig(file, dpi=130)
     plt.close(figure)
@@ -46,7 +49,10 @@ def _curve(place: Any, curve: Curve) -> None:
     middle = np.sqrt(line.min() * line.max())
     half = max(10 ** (decades / 2), 1.3 * max(line.max(), high.max()) / middle)
     place.set_ylim(middle / half, middle * half)
+    place.set_title("\n".join(textwrap.wrap(curve["why"], 34)), fontsize=8, color="grey")
     place.set_xticks(sizes, [_short(size) for size in sizes])
+    ticks = ticks_between(*place.get_ylim())
+    place.set_yticks(ticks, [f"{tick:,g}" for tick in ticks])
     place.minorticks_off()
     place.legend(title="exponent", fontsize=8, title_fontsize=8, frameon=False)
 

@@ -90,7 +90,14 @@ def test_the_axis_holds_all_bars_and_one():
     assert high > 1
 
 
-@pytest.mark.parametrize(("ratio", "words"), [(1.026, "1.03"), (0.1, "0.10"), (0.0051, "1/196")])
+def test_ticks_are_plain_ratios():
+    assert chart.ticks_between(0.07, 1.6) == [0.1, 0.2, 0.5, 1.0]
+    assert chart.ticks_between(0.004, 190.0) == [0.01, 0.1, 1.0, 10.0, 100.0]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"), [(1.026, "1.03"), (0.1, "0.10"), (0.0051, "1/196"), (119.5, "120")]
+)
 def test_ratios_in_words(ratio, words):
     assert chart.said(ratio) == words
 
@@ -237,6 +244,19 @@ def test_the_report_is_written(tmp_path):
     assert manifest["suites"]["core"]["seconds"] == 1.5
     for name in ("benchmarks.png", "growth.png"):
         assert np.ptp(matplotlib.image.imread(tmp_path / name)) > 0.5
+
+
+def test_what_is_shown_is_what_was_measured(tmp_path):
+    """The table and the pictures of the pages are those of the numbers that stand beside them."""
+    published, pictures = (
+        BENCHMARKS.parent / "results/benchmarks",
+        BENCHMARKS.parent / "docs/images",
+    )
+    report.write(tmp_path, report.gather(published / "raw"), {})
+    for name in ("benchmarks.csv", "growth.csv", "table.md"):
+        assert (tmp_path / name).read_text() == (published / name).read_text(), name
+    for name in ("benchmarks.png", "growth.png"):
+        assert (pictures / name).read_bytes() == (published / name).read_bytes(), name
 
 
 def test_numbers_of_quick_are_no_verdict(tmp_path):
