@@ -5,8 +5,9 @@ python benchmarks/core.py [--quick] [--only NAME ...] [--json FILE]
 
 import functools
 import importlib.util
+import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -15,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+import suite
 import timing
 from by_hand import (
     ALGORITHM,
@@ -35,6 +37,7 @@ from by_hand import (
     toy_by_torch,
 )
 from jax import Array
+from suite import Contest
 
 import rsgda
 from rsgda.drive import plan
@@ -54,6 +57,7 @@ class Size(NamedTuple):
 
 
 FULL = Size(11, 100_000, 1_000, 60_000, 4_000, 20_000, 1_000, 5)
+TOY_NAME = "toy of 10 dimensions"
 QUICK = Size(3, 20_000, 200, 20_000, 200, 2_000, 100, 3)
 
 
@@ -83,8 +87,12 @@ def loop(size: Size) -> Iterator[timing.Line]:
     )
     hand = seconds["hand"]
     note = f"by hand {timing.microseconds(hand, size.steps)}"
-    yield timing.line("toy, solve / by hand", seconds["default"] / hand, most=1.1, note=note)
-    yield timing.line("toy, solve(every=steps) / by hand", seconds["at once"] / hand, most=1.1)
+    yield timing.line(
+        TOY_NAME, seconds["default"] / hand, against="loop by hand", most=1.1, note=note
+    )
+    yield timing.line(
+        f"{TOY_NAME}, one record", seconds["at once"] / hand, against="loop by hand", most=1.1
+    )
 
 
 # The toy problem against eager PyTorch.
@@ -92,9 +100,6 @@ def loop(size: Size) -> Iterator[timing.Line]:
 
 def eager(size: Size) -> Iterator[timing.Line]:
     """`solve` against the eager loop in PyTorch, in steps per second."""
-    if importlib.util.find_spec("torch") is None:
-        skip("torch", "PyTorch is not installed (extra `bench`)")
-        return
     seconds = timing.interleave(
         {
             "torch": toy_by_torch(size.torch_steps),
@@ -104,7 +109,7 @@ def eager(size: Size) -> Iterator[timing.Line]:
     )
     ratios = (seconds["torch"] / size.torch_steps) / (seconds["solve"] / size.steps)
     note = f"PyTorch {timing.microseconds(seconds['torch'], size.torch_steps)}"
-    yield timing.line("toy, speed of solve / of PyTorch", ratios, least=60, note=note)
+    yield timing.line(f"{TOY_NAME}, speed", ratios, against="PyTorch", least=60, note=note)
 
 
 # A separable v against gather and scatter by hand.
@@ -147,17 +152,17 @@ def separable(size: Size) -> Iterator[timing.Line]:
     rows, steps = size.separable_rows, size.separable_steps
     note = f"by hand {timing.microseconds(seconds['hand'], steps)}"
     ratios = seconds["solve"] / seconds["hand"]
-    yield timing.line(f"separable, n = {rows:,}, solve / by hand", ratios, most=1.1, note=note)
+    yield timing.line(f"{rows:,} rows of v", ratios, against="loop by hand", most=1.1, note=note)
     ratios = (seconds["solve"] - seconds["begin"]) / seconds["small"]
     note = f"without the beginning, {np.median(seconds['begin']):.2g} s, which copies v"
-    yield timing.line(f"separable, n = {rows:,} / n = {rows // 100:,}", ratios, note=note)
+    yield timing.line(f"step at {rows:,} rows of v / at {rows // 100:,}", ratios, note=note)
 
 
 def memory(size: Size) -> Iterator[timing.Line]:
     """What `solve` allocates beyond what the caller holds, in units of v."""
     script = Path(__file__).with_name("memory.py")
     if not Path("/proc/self/clear_refs").exists():
-        skip("memory", "it needs Linux's /proc")
+        print("    left out: it reads Linux's /proc")
         return
     seen = [timing.in_new_process(script, str(size.separable_rows)) for _ in range(3)]
     for name, asked in (("again", {"most": 1.5}), ("first", {})):
@@ -232,7 +237,9 @@ def sweep(size: Size) -> Iterator[timing.Line]:
     seconds = timing.interleave({"singles": grid.one_by_one, "sweep": grid.sweep}, size.rounds)
     note = f"sweep {timing.microseconds(seconds['sweep'], grid.steps)} of all 64 rows"
     ratios = seconds["singles"] / seconds["sweep"]
-    yield timing.line("sweep, throughput / one by one", ratios, least=6, note=note)
+    yield timing.line(
+        "sweep of 64 runs, throughput", ratios, against="one by one", least=6, note=note
+    )
 
 
 def plans(size: Size) -> Iterator[timing.Line]:
@@ -268,7 +275,6 @@ def chooses_apart(grid: Grid) -> bool:
 
 def start(size: Size) -> Iterator[timing.Line]:
     """What a user waits for before anything runs."""
-    import sys
 
     def imports(line: str) -> list[float]:
         return timing.commands([sys.executable, "-c", line], size.commands)
@@ -277,29 +283,22 @@ def start(size: Size) -> Iterator[timing.Line]:
     yield timing.line("import of solve with JAX", imports("from rsgda import solve"), unit="s")
     command = Path(sysconfig.get_path("scripts"), "rsgda")
     if importlib.util.find_spec("rsgda.cli") is None or not command.exists():
-        skip("rsgda --help", "there is no command line yet")
+        print("    rsgda --help left out: the command is not installed")
         return
     seconds = timing.commands([str(command), "--help"], size.commands)
     yield timing.line("rsgda --help", seconds, unit="s", most=0.5)
 
 
-# What is the same for all.
-
-
-def skip(name: str, reason: str) -> None:
-    print(f"{name}: skipped, {reason}.")
-
-
-BENCHMARKS: dict[str, Callable[[Size], Iterator[timing.Line]]] = {
-    "loop": loop,
-    "torch": eager,
-    "separable": separable,
-    "memory": memory,
-    "sweep": sweep,
-    "plans": plans,
-    "start": start,
+CONTESTS = {
+    "loop": Contest(loop),
+    "torch": Contest(eager, ("torch",)),
+    "separable": Contest(separable),
+    "memory": Contest(memory),
+    "sweep": Contest(sweep),
+    "plans": Contest(plans),
+    "start": Contest(start),
 }
 
 
 if __name__ == "__main__":
-    timing.main(__doc__ or "", BENCHMARKS, full=FULL, quick=QUICK)
+    sys.exit(suite.main(__doc__, CONTESTS, full=FULL, quick=QUICK))

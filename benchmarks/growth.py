@@ -1,38 +1,44 @@
-"""How the cost of a run grows: with rows, parameters, batch, steps and devices.
+"""How the cost of a run grows: with rows, parameters, batch, targets, steps and devices.
 
 python benchmarks/growth.py [--quick] [--only NAME ...] [--json FILE]
 
-Beside FILE it writes growth.csv, the times, and growth.png, their picture.
+Each is a line in logarithms, whose slope is measured beside the one that theory has.
 """
 
-import argparse
-import csv
 import functools
-import json
-import os
-import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import matplotlib
 import numpy as np
+import suite
 import timing
 from jax import Array
+from matching import Ours as Matching
+from suite import Contest
 
 import rsgda
-
-matplotlib.use("Agg")
-
-from matplotlib import pyplot as plt
 
 ALGORITHM = rsgda.RSGDA(p=0.5, alpha=1e-3, eta=1e-2)
 KEY = jr.key(0)
 WIDE = 64  # numbers in a row
+SHARED = "simulated, they share the cores: no less work, and more to send"
+
+Run = Callable[[int], object]  # of so many steps
+
+
+class Size(NamedTuple):
+    """How much is run: rounds, and one in how many steps and sizes."""
+
+    rounds: int
+    part: int
+
+
+FULL, QUICK = Size(7, 1), Size(2, 20)
 
 
 class Axis(NamedTuple):
@@ -40,32 +46,59 @@ class Axis(NamedTuple):
 
     Attributes:
         title: in words.
-        sizes: that are measured.
-        expected: the exponent that theory has for the cost.
+        sizes: that are measured, large enough that what is fixed does not count.
+        expected: the exponent that theory has.
         why: the reason for it.
-        run: makes a contestant for a size; it is run once to compile.
-        steps: of a run of that size, which its time is divided by.
+        cost: what is measured, with its unit.
     """
 
     title: str
     sizes: tuple[int, ...]
     expected: float
     why: str
-    run: Callable[[int], Callable[[], object]]
-    steps: Callable[[int], int]
+    cost: str = "µs a step"
 
 
-class Seen(NamedTuple):
-    """What was measured along an axis: seconds of a step, rounds × sizes."""
+def slope(axis: Axis, values: np.ndarray) -> timing.Line:
+    """Return the exponent in each round; values are rounds × sizes."""
+    logs = np.log(axis.sizes)
+    exponents = [np.polyfit(logs, np.log(row), 1)[0] for row in values]
+    largest = f"{np.median(values[:, -1]):.3g} {axis.cost} at {axis.sizes[-1]:,}"
+    growth = axis._asdict() | {"values": [[float(f"{x:.4g}") for x in row] for row in values]}
+    note = f"theory: {axis.expected:g}, {axis.why}; {largest}"
+    return timing.line(f"exponent in {axis.title}", exponents, unit="", note=note, growth=growth)
 
-    axis: Axis
-    seconds: np.ndarray
 
-    @property
-    def exponents(self) -> np.ndarray:
-        """The slope of each round in logarithms."""
-        logs = np.log(self.axis.sizes)
-        return np.array([np.polyfit(logs, np.log(row), 1)[0] for row in self.seconds])
+def a_step(axis: Axis, runs: dict[int, Run], steps: list[int], rounds: int) -> timing.Line:
+    """Let runs of all sizes take turns; what comes before the first step is taken off."""
+    contestants: dict[str, Callable[[], object]] = {}
+    for (size, run), count in zip(runs.items(), steps, strict=True):
+        contestants[f"{size}"] = functools.partial(run, count)
+        contestants[f"begin {size}"] = functools.partial(run, 0)
+    seconds = timing.interleave(contestants, rounds)
+    columns = [
+        (seconds[f"{size}"] - seconds[f"begin {size}"]) / count
+        for size, count in zip(runs, steps, strict=True)
+    ]
+    # Of tiny runs nothing may be left, which has no logarithm.
+    return slope(axis, np.maximum(1e6 * np.stack(columns, axis=1), 1e-3))
+
+
+def equal_work(counts: tuple[int, ...], work: int) -> list[int]:
+    """Return fewer steps where each takes longer."""
+    return [max(2, work // count) for count in counts]
+
+
+def runner(problem: rsgda.Problem, theta: Array, v: Array) -> Run:
+    """Return a run that waits for its end."""
+
+    def run(steps: int) -> object:
+        result = rsgda.solve(
+            problem, ALGORITHM, theta, v, key=KEY, steps=steps, every=max(steps, 1)
+        )
+        return jax.block_until_ready((result.theta, result.v))
+
+    return run
 
 
 # Problems whose cost is known.
@@ -76,11 +109,11 @@ def rows_loss(theta: Array, v: Array, batch: Array) -> Array:
     return jnp.mean(jnp.square((batch + v) @ theta)) - jnp.mean(jnp.sum(jnp.square(v), axis=1))
 
 
-def by_rows(rows: int, *, batch: int, steps: int) -> Callable[[], object]:
+def by_rows(count: int, batch: int) -> Run:
     """Return a run on so many rows, each with its own v."""
-    data = jr.normal(KEY, (rows, WIDE), jnp.float32)
+    data = jr.normal(KEY, (count, WIDE), jnp.float32)
     problem = rsgda.Problem(rows_loss, data=data, batch_size=batch, separable=True)
-    return runner(problem, jnp.ones(WIDE, jnp.float32), data, steps)
+    return runner(problem, jnp.ones(WIDE, jnp.float32), data)
 
 
 def wide_loss(theta: Array, v: Array) -> Array:
@@ -88,136 +121,97 @@ def wide_loss(theta: Array, v: Array) -> Array:
     return jnp.sum(1 - jnp.cos(theta) + theta * v - jnp.square(v))
 
 
-def by_parameters(parameters: int, *, steps: int) -> Callable[[], object]:
+def by_parameters(count: int) -> Run:
     """Return a run with so many parameters."""
-    theta = jnp.linspace(-1, 1, parameters, dtype=jnp.float32)
-    return runner(rsgda.Problem(wide_loss), theta, jnp.zeros_like(theta), steps)
+    theta = jnp.linspace(-1, 1, count, dtype=jnp.float32)
+    return runner(rsgda.Problem(wide_loss), theta, jnp.zeros_like(theta))
 
 
-def runner(problem: rsgda.Problem, theta: Array, v: Array, steps: int) -> Callable[[], object]:
-    """Return a run that waits for its end."""
-
-    def run() -> object:
-        result = rsgda.solve(problem, ALGORITHM, theta, v, key=KEY, steps=steps, every=steps)
-        return jax.block_until_ready((result.theta, result.v))
-
-    return run
+def by_targets(count: int) -> Run:
+    """Return ascents of a matching with so many targets."""
+    return functools.partial(Matching(1_000, count, 64, 41).run, 1e-6)
 
 
-def axes(*, quick: bool) -> dict[str, Axis]:
-    """Return what is measured; sizes are large enough that what is fixed does not count."""
-    few = 20 if quick else 1
-    at_most = lambda count: max(2, count // few)  # noqa: E731
-    steps = at_most(4_000)
-    return {
-        "rows": Axis(
-            "rows of data, each with its own v", (1_000, 10_000, 100_000, 1_000_000)[: 4 - quick],
-            0.0, "a step touches a minibatch only",
-            functools.partial(by_rows, batch=32, steps=steps), lambda n: steps,
-        ),
-        "parameters": Axis(
-            "parameters of theta and of v", (30_000, 100_000, 300_000, 1_000_000)[: 4 - quick],
-            1.0, "each is moved once",
-            functools.partial(by_parameters, steps=at_most(400)), lambda d: at_most(400),
-        ),
-        "batch": Axis(
-            "rows in a minibatch", (512, 1_024, 2_048, 4_096)[: 4 - quick],
-            1.0, "the loss is a mean over it",
-            lambda batch: by_rows(20_000, batch=batch, steps=at_most(800)),
-            lambda batch: at_most(800),
-        ),
-        "steps": Axis(
-            "steps of a run", tuple(at_most(count) for count in (20_000, 60_000, 200_000, 600_000)),
-            0.0, "each step costs the same, however many there were",
-            lambda count: by_parameters_of_ten(count), lambda count: count,
-        ),
-    }  # fmt: skip
+# What is measured.
 
 
-def by_parameters_of_ten(steps: int) -> Callable[[], object]:
-    """Return a run with ten parameters."""
-    return by_parameters(10, steps=steps)
+def rows(size: Size) -> Iterator[timing.Line]:
+    """Rows of data, of which a step sees a minibatch."""
+    counts = (1_000, 10_000, 100_000, 1_000_000)[: 2 if size.part > 1 else 4]
+    axis = Axis("rows, each with its own v", counts, 0, "a step touches its minibatch only")
+    runs = {count: by_rows(count, batch=128) for count in counts}
+    yield a_step(axis, runs, [40_000 // size.part] * len(counts), size.rounds)
 
 
-def measured(axis: Axis, rounds: int) -> Seen:
-    """Let all sizes take turns."""
-    contestants = {str(size): axis.run(size) for size in axis.sizes}
-    seconds = timing.interleave(contestants, rounds)
-    columns = [seconds[str(size)] / axis.steps(size) for size in axis.sizes]
-    return Seen(axis, np.stack(columns, axis=1))
+def parameters(size: Size) -> Iterator[timing.Line]:
+    """Numbers in theta and in v."""
+    counts = tuple(count // size.part for count in (100_000, 300_000, 1_000_000, 3_000_000))
+    axis = Axis("parameters of both players", counts, 1, "each is moved")
+    runs = {count: by_parameters(count) for count in counts}
+    yield a_step(axis, runs, equal_work(counts, 300_000_000 // size.part), size.rounds)
 
 
-def devices(*, quick: bool) -> list[dict[str, Any]]:
-    """Run `growth_devices.py` with 1, 2, 4 and 8 devices that share this machine's cores."""
+def batch(size: Size) -> Iterator[timing.Line]:
+    """Rows in a minibatch."""
+    counts = tuple(count // size.part for count in (1_000, 3_000, 10_000, 30_000))
+    axis = Axis("rows in a minibatch", counts, 1, "the loss is a mean over them")
+    runs = {count: by_rows(100_000 // size.part, batch=count) for count in counts}
+    yield a_step(axis, runs, equal_work(counts, 6_000_000 // size.part), size.rounds)
+
+
+def targets(size: Size) -> Iterator[timing.Line]:
+    """Targets of a matching: v has a number for each."""
+    counts = tuple(count // size.part for count in (1_000, 3_000, 10_000, 30_000))
+    axis = Axis("targets of a matching", counts, 1, "each has a cost to each row of a minibatch")
+    runs = {count: by_targets(count) for count in counts}
+    yield a_step(axis, runs, equal_work(counts, 3_000_000 // size.part), size.rounds)
+
+
+def steps(size: Size) -> Iterator[timing.Line]:
+    """Steps of one run: the time of all of it."""
+    counts = tuple(count // size.part for count in (1_000_000, 3_000_000, 10_000_000, 30_000_000))
+    axis = Axis("steps of a run", counts, 1, "none costs more than the one before", "ms in all")
+    run = by_parameters(10)
+    contestants = {f"{count}": functools.partial(run, count) for count in counts}
+    seconds = timing.interleave(contestants, size.rounds)
+    yield slope(axis, 1e3 * np.stack([seconds[f"{count}"] for count in counts], axis=1))
+
+
+def memory(size: Size) -> Iterator[timing.Line]:
+    """What a run allocates beyond what its caller holds, each in a process of its own."""
+    if not Path("/proc/self/clear_refs").exists():
+        print("    left out: it reads Linux's /proc")
+        return
+    counts = tuple(count // size.part for count in (20_000, 60_000, 180_000))
+    axis = Axis("rows, memory", counts, 1, "one copy of v, which has as many", "MB allocated")
+    values = [[allocated(count) for count in counts] for _ in range(min(size.rounds, 3))]
+    yield slope(axis, np.array(values))
+
+
+def allocated(count: int) -> float:
+    """Return megabytes."""
+    seen = timing.in_new_process(Path(__file__).with_name("memory.py"), str(count))
+    return seen["again"] * seen["v"] / 1e6
+
+
+def devices(size: Size) -> Iterator[timing.Line]:
+    """Devices that share out a minibatch, in a process that has eight."""
     script = Path(__file__).with_name("growth_devices.py")
-    found = []
-    for count in (1, 2, 4, 8):
-        flags = f"--xla_force_host_platform_device_count={count}"
-        command = [sys.executable, str(script), str(count), "20" if quick else "400"]
-        done = subprocess.run(
-            command, check=True, capture_output=True, text=True,
-            env={**os.environ, "XLA_FLAGS": flags},
-        )  # fmt: skip
-        found.append(json.loads(done.stdout.splitlines()[-1]))
-    return found
+    seen = timing.in_new_process(script, str(200 // size.part), str(size.rounds))
+    axis = Axis("devices", tuple(seen["sizes"]), 0, SHARED)
+    yield slope(axis, np.array(seen["values"]))
 
 
-def draw(seen: list[Seen], file: Path) -> None:
-    """Draw times, with the slope that theory has through the largest size."""
-    figure, places = plt.subplots(
-        1, len(seen), figsize=(3.2 * len(seen), 3.3), layout="constrained", squeeze=False
-    )
-    for place, (axis, seconds), each in zip(places[0], seen, seen, strict=True):
-        sizes, medians = np.array(axis.sizes), 1e6 * np.median(seconds, axis=0)
-        low, high = 1e6 * np.quantile(seconds, [0.25, 0.75], axis=0)
-        place.fill_between(sizes, low, high, alpha=0.25)
-        place.plot(sizes, medians, "o-", label=f"measured: {np.median(each.exponents):.2f}")
-        line = medians[-1] * (sizes / sizes[-1]) ** axis.expected
-        place.plot(sizes, line, "k--", linewidth=1, label=f"theory: {axis.expected:g}")
-        place.set(xscale="log", yscale="log", xlabel=axis.title, ylabel="µs a step")
-        place.set_ylim(min(low.min(), line.min()) / 2, max(high.max(), line.max()) * 2)
-        place.set_title(axis.why, fontsize=8)
-        place.legend(title="exponent", fontsize=8)
-    figure.savefig(file, dpi=130)
-    plt.close(figure)
-
-
-def main() -> None:
-    """Measure what the command line asks for, print it and write it down."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small sizes: to see that it runs")
-    parser.add_argument(
-        "--only", nargs="+", choices=axes(quick=True), default=list(axes(quick=True))
-    )
-    parser.add_argument("--json", type=Path, help="write the numbers to this file")
-    arguments = parser.parse_args()
-    chosen = axes(quick=arguments.quick)
-    seen = [measured(chosen[name], 2 if arguments.quick else 7) for name in arguments.only]
-    lines = [
-        timing.line(
-            f"{axis.title}: exponent, theory {axis.expected:g}", each.exponents, unit="",
-            note=f"{axis.why}; {1e6 * np.median(each.seconds[:, -1]):.3g} us a step at the largest",
-        )
-        for each in seen
-        for axis in [each.axis]
-    ]  # fmt: skip
-    timing.show(lines)
-    if arguments.json:
-        timing.save(lines, arguments.json)
-        table(seen, arguments.json.with_name("growth.csv"))
-        draw(seen, arguments.json.with_name("growth.png"))
-
-
-def table(seen: list[Seen], file: Path) -> None:
-    """Write all times down."""
-    with file.open("w", newline="") as opened:
-        rows = csv.writer(opened)
-        rows.writerow(["axis", "size", "round", "microseconds_a_step", "theory"])
-        for axis, seconds in seen:
-            for (turn, place), value in np.ndenumerate(seconds):
-                size = axis.sizes[place]
-                rows.writerow([axis.title, size, turn, f"{1e6 * value:.4g}", axis.expected])
+CONTESTS: dict[str, Contest] = {
+    "rows": Contest(rows),
+    "parameters": Contest(parameters),
+    "batch": Contest(batch),
+    "targets": Contest(targets),
+    "steps": Contest(steps),
+    "memory": Contest(memory),
+    "devices": Contest(devices),
+}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(suite.main(__doc__, CONTESTS, full=FULL, quick=QUICK))

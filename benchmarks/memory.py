@@ -20,7 +20,8 @@ def arrays() -> int:
 def main() -> None:
     """Run twice and print the peaks."""
     case = core.Robust(int(sys.argv[1]), steps=500)
-    v, held, seen = case.data[0].nbytes, arrays(), {}
+    v, held = case.data[0].nbytes, arrays()
+    seen: dict[str, float] = {"v": v}
     for call in ("first", "again"):
         before = forget()
         result = case.by_solve()

@@ -1,12 +1,15 @@
-"""Memory and time of a match at full size, all defaults: RNA of blood to mass cytometry.
+"""Memory of a match at full size, a thousand steps: RNA of blood to mass cytometry.
 
 python benchmarks/singlecell.py [--quick] [--json FILE]
 """
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import suite
 import timing
+from suite import Contest
 
 
 def memory(steps: int) -> Iterator[timing.Line]:
@@ -17,8 +20,8 @@ def memory(steps: int) -> Iterator[timing.Line]:
     yield timing.line("match, whole process at most", [seen["peak"]], unit="GB", most=4, note=note)
 
 
-BENCHMARKS: dict[str, Callable[[int], Iterator[timing.Line]]] = {"memory": memory}
+CONTESTS = {"memory": Contest(memory)}
 
 
 if __name__ == "__main__":
-    timing.main(__doc__ or "", BENCHMARKS, full=6_000, quick=20)
+    sys.exit(suite.main(__doc__, CONTESTS, full=1_000, quick=20))

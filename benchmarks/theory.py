@@ -7,17 +7,18 @@ told the true strong-concavity constant for its certificate |grad|^2 / (2 mu); `
 nothing. Of `rsgda.phi` a value of F counts as one gradient and a Hessian-vector product as two.
 """
 
-import argparse
 import functools
-from collections.abc import Callable
-from pathlib import Path
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import suite
 import timing
 from jax import Array, lax
+from suite import Contest
 
 import rsgda
 
@@ -40,8 +41,8 @@ class Case(NamedTuple):
 def toy(kinds: str, kappa: float) -> Case:
     made = rsgda.problems.Toy(kinds=kinds, kappa=kappa)
     theta, v = made.start()
-    name = kinds if len(kinds) < 5 else f"{kinds[:3]}..., d = {len(kinds)}"
-    return Case(name, made.problem, theta, v, made.L, made.mu, float(made.phi(theta)))
+    name = kinds if len(kinds) < 5 else f"{kinds[:3]}…, d = {len(kinds)}"
+    return Case(f"toy {name}", made.problem, theta, v, made.L, made.mu, float(made.phi(theta)))
 
 
 def dense_loss(theta: dict[str, Array], v: Array) -> Array:
@@ -93,25 +94,22 @@ def compare(case: Case, kappa: float) -> timing.Line:
         f" against {int(count)}"
     )
     return timing.line(
-        f"{case.name}, kappa = {kappa:g}, phi / plain", [ours / int(count)], note=note, **asked
-    )
+        f"phi, {case.name}, κ = {kappa:g}", [ours / int(count)],
+        against="plain ascent", note=note, **asked,
+    )  # fmt: skip
 
 
-def main() -> None:
-    """Run all cases and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("--quick", action="store_true", help="kappa = 10 only: to see that it runs")
-    parser.add_argument("--json", type=Path, help="write the numbers to this file")
-    arguments = parser.parse_args()
+def phi(kappas: tuple[float, ...]) -> Iterator[timing.Line]:
+    """All cases at each condition number."""
     jax.config.update("jax_enable_x64", True)
-    lines = []
-    for kappa in (10.0,) if arguments.quick else (10.0, 100.0, 1000.0):
+    for kappa in kappas:
         cases = [toy(kinds, kappa) for kinds in ("A", "AB", "ABC", "ABC" * 100)]
-        lines += [compare(case, kappa) for case in [*cases, dense(200, kappa)]]
-    timing.show(lines)
-    if arguments.json:
-        timing.save(lines, arguments.json)
+        for case in [*cases, dense(200, kappa)]:
+            yield compare(case, kappa)
+
+
+CONTESTS = {"phi": Contest(phi)}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(suite.main(__doc__, CONTESTS, full=(10.0, 100.0, 1000.0), quick=(10.0,)))

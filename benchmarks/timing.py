@@ -1,6 +1,5 @@
-"""Contestants in turn on a noisy machine, and a table of what came out."""
+"""Contestants in turn on a noisy machine, and what came out."""
 
-import argparse
 import dataclasses
 import gc
 import json
@@ -8,7 +7,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +16,32 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """One measured number: its median over the rounds, its quartiles, and what is asked of it."""
+    """One measured number: its median over the rounds, and its quartiles.
+
+    Attributes:
+        name: what was measured.
+        against: the rival, if it is a ratio to one; it then comes into the chart.
+        values: of all rounds.
+        unit: "x" for a ratio.
+        most: what is asked of the median; or `least`.
+        note: what else there is to say.
+        growth: sizes, and times of all rounds, if it is a slope.
+    """
 
     name: str
-    median: float
-    low: float
-    high: float
+    values: tuple[float, ...]
+    against: str = ""
     unit: str = "x"
     most: float | None = None
     least: float | None = None
     note: str = ""
+    growth: dict[str, Any] | None = None
+
+    @property
+    def quartiles(self) -> tuple[float, float, float]:
+        """The lower quartile, the median, the upper quartile."""
+        low, median, high = np.quantile(self.values, [0.25, 0.5, 0.75])
+        return float(low), float(median), float(high)
 
     @property
     def goal(self) -> str:
@@ -38,28 +53,30 @@ class Line:
     @property
     def verdict(self) -> str:
         """Whether the median is as asked."""
+        median = self.quartiles[1]
         if self.most is not None:
-            return "met" if self.median <= self.most else "MISSED"
+            return "met" if median <= self.most else "missed"
         if self.least is not None:
-            return "met" if self.median >= self.least else "MISSED"
+            return "met" if median >= self.least else "missed"
         return ""
 
 
-def line(name: str, values: Iterable[float], **asked: object) -> Line:
-    """Sum up the values of all rounds."""
-    low, median, high = np.quantile(list(values), [0.25, 0.5, 0.75])
-    return Line(name, float(median), float(low), float(high), **asked)  # type: ignore[arg-type]
+def line(name: str, values: Iterable[float], **rest: Any) -> Line:
+    """Make a line of the values of all rounds, to five digits."""
+    return Line(name, tuple(float(f"{value:.5g}") for value in values), **rest)
 
 
-def interleave(contestants: dict[str, Callable[[], object]], rounds: int) -> dict[str, np.ndarray]:
-    """Return the seconds of each contestant in each round.
+def interleave(
+    contestants: dict[str, Callable[[], object]], rounds: int, *, compiled: bool = False
+) -> dict[str, np.ndarray]:
+    """Return the seconds of each contestant in each round; each is compiled first, if need be.
 
     Contestants take turns, so that a round's times are close together and what else the machine
     does falls on all of them; every other round goes backwards, so that none is always first.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    for contestant in contestants.values():
-        contestant()  # compiles
+    for contestant in () if compiled else contestants.values():
+        contestant()
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -85,49 +102,25 @@ def commands(command: list[str], rounds: int) -> list[float]:
     return seconds[1:]
 
 
-def in_new_process(script: Path, *arguments: str) -> dict[str, float]:
+def in_new_process(script: Path, *arguments: str) -> Any:
     """Run a script of its own and return what it printed as JSON on its last line."""
     command = [sys.executable, str(script), *arguments]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def main(
-    about: str, benchmarks: dict[str, Callable[[Any], Iterator[Line]]], *, full: Any, quick: Any
-) -> None:
-    """Run the benchmarks that the command line asks for and print the table."""
-    parser = argparse.ArgumentParser(description=about.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small sizes: to see that it runs")
-    parser.add_argument("--only", nargs="+", choices=benchmarks, default=list(benchmarks))
-    parser.add_argument("--json", type=Path, help="write the numbers to this file")
-    arguments = parser.parse_args()
-    size = quick if arguments.quick else full
-    lines = [entry for name in arguments.only for entry in benchmarks[name](size)]
-    if lines:
-        show(lines)
-    if arguments.json:
-        save(lines, arguments.json)
-
-
-def show(lines: list[Line]) -> None:
-    """Print the table."""
-    width = max(len(entry.name) for entry in lines)
+def show(lines: list[Line], *, verdicts: bool = True) -> None:
+    """Print a table."""
+    names = [f"{one.name} / {one.against}" if one.against else one.name for one in lines]
+    width = max(map(len, names))
     print(f"{'':{width}}  {'median':>9}  {'quartiles':>17}  {'goal':>16}  ")
-    for entry in lines:
-        quartiles = f"{_short(entry.low)} to {_short(entry.high)}"
+    for name, one in zip(names, lines, strict=True):
+        low, median, high = one.quartiles
+        quartiles = f"{short(low)} to {short(high)}"
         print(
-            f"{entry.name:{width}}  {_short(entry.median):>7} {entry.unit:1}  {quartiles:>17}  "
-            f"{entry.goal:>16}  {entry.verdict:6}  {entry.note}".rstrip()
+            f"{name:{width}}  {short(median):>7} {one.unit:1}  {quartiles:>17}  "
+            f"{one.goal:>16}  {one.verdict if verdicts else '':6}  {one.note}".rstrip()
         )
-
-
-def save(lines: list[Line], file: Path) -> None:
-    """Write the numbers."""
-    rows = [
-        dataclasses.asdict(entry) | {"goal": entry.goal, "verdict": entry.verdict}
-        for entry in lines
-    ]
-    file.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 def microseconds(seconds: Iterable[float], steps: int) -> str:
@@ -135,5 +128,6 @@ def microseconds(seconds: Iterable[float], steps: int) -> str:
     return f"{statistics.median(seconds) / steps * 1e6:.3g} us a step"
 
 
-def _short(value: float) -> str:
-    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
+def short(value: float) -> str:
+    """Return a number as tables show it."""
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"

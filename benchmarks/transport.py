@@ -5,27 +5,20 @@ python benchmarks/transport.py [--quick] [--only NAME ...] [--json FILE]
 
 import functools
 import statistics
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
+import suite
 import timing
-import torch
 from by_hand import close
-from contest import Case, cases, contest
-from ott.geometry import pointcloud
-from ott.problems.linear import linear_problem
-from ott.solvers.linear import sinkhorn as ott_sinkhorn
+from matching import EPSILON, Ours, clouds
+from suite import Contest
 
-import rsgda
 from rsgda import transport
-
-EPSILON, BATCH, ALPHA, ETA = 0.1, 128, 0.005, 5.0
-KEY = jr.key(0)
 
 
 class Size(NamedTuple):
@@ -41,113 +34,24 @@ class Size(NamedTuple):
     whole: tuple[int, int]  # rows and targets of a whole W_eps,
     iterations: int  # and the iterations of it
     largest: tuple[int, int, int]  # whose memory is measured
-    samples: int  # of a semi-discrete solve
+    samples: int  # of a semi-discrete solve,
+    solves: int  # and its rounds, as POT takes long
 
 
 FULL = Size(
-    9, 20_000, 4_683, 1_024, 41, 100, 2_000, (20_000, 4_683), 5, (159_594, 6_661, 37), 384_000
+    9, 20_000, 4_683, 1_024, 41, 100, 2_000, (20_000, 4_683), 5, (159_594, 6_661, 37), 384_000, 5,
 )  # fmt: skip
-QUICK = Size(2, 300, 50, 20, 4, 3, 5, (300, 50), 2, (500, 60, 3), 4_000)
+QUICK = Size(2, 300, 50, 20, 4, 3, 5, (300, 50), 2, (500, 60, 3), 4_000, 2)
 
 
-def clouds(rows: int, targets: int, wide: int, narrow: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return points x and y."""
-    numbers = np.random.default_rng(0)
-    x = numbers.normal(size=(rows, narrow)).astype(np.float32)
-    return x, numbers.normal(size=(targets, wide)).astype(np.float32)
-
-
-# Steps of matching, by `solve` and by PyTorch.
-
-
-class Ours:
-    """The library's run."""
-
-    def __init__(self, size: Size):
-        self.x, self.y = clouds(size.rows, size.targets, size.wide, size.narrow)
-        self.network = transport.mlp((size.wide, 128, 96, 64, size.narrow), key=KEY)
-        self.problem, self.theta, self.v = transport.matching(
-            self.x, self.y, self.network, epsilon=EPSILON, batch_size=BATCH
-        )
-
-    def run(self, p: float, steps: int) -> None:
-        algorithm = rsgda.RSGDA(p=p, alpha=ALPHA, eta=ETA)
-        result = rsgda.solve(
-            self.problem, algorithm, self.theta, self.v, key=KEY, steps=steps, every=steps
-        )
-        jax.block_until_ready((result.theta, result.v))
-
-
-class Theirs:
-    """The same steps as one would write them in PyTorch: the network is evaluated at each."""
-
-    def __init__(self, ours: Ours):
-        torch.set_num_threads(2)
-        torch.manual_seed(0)
-        layers: list[torch.nn.Module] = []
-        for layer in ours.network.layers[::2]:
-            weight: Any = np.asarray(layer.weight)
-            linear = torch.nn.Linear(weight.shape[1], weight.shape[0])
-            with torch.no_grad():
-                linear.weight.copy_(torch.tensor(weight))
-                linear.bias.copy_(torch.tensor(np.asarray(layer.bias)))
-            layers += [linear, torch.nn.GELU(approximate="tanh")]
-        self.network = torch.nn.Sequential(*layers[:-1])
-        self.parameters = list(self.network.parameters())
-        self.x, self.y = torch.tensor(ours.x), torch.tensor(ours.y)
-        self.v = torch.zeros(len(self.y))
-
-    def loss(self, x: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        made = self.network(self.y)
-        costs = x.square().sum(1)[:, None] + (made.square().sum(1) - 2 * x @ made.T)
-        logs = (v - costs) / EPSILON - float(np.log(len(v)))
-        return v.mean() - EPSILON * torch.logsumexp(logs, 1).mean()
-
-    def descent(self, x: torch.Tensor) -> None:
-        gradients = torch.autograd.grad(self.loss(x, self.v), self.parameters)
-        with torch.no_grad():
-            torch._foreach_add_(self.parameters, gradients, alpha=-ALPHA)
-
-    def ascent(self, x: torch.Tensor) -> None:
-        with torch.no_grad():
-            made = self.network(self.y)
-            costs = x.square().sum(1)[:, None] + (made.square().sum(1) - 2 * x @ made.T)
-            logs = (self.v - costs) / EPSILON
-            self.v += ETA * (1 / len(self.v) - torch.softmax(logs, 1).mean(0))
-
-    def run(self, descend: bool, steps: int) -> None:
-        for _ in range(steps):
-            x = self.x[torch.randint(len(self.x), (BATCH,))]
-            (self.descent if descend else self.ascent)(x)
-
-
-def compare(ours: Ours, theirs: Theirs) -> None:
-    """Stop if a gradient differs."""
-    x, v = ours.x[:BATCH], np.linspace(-1, 1, len(ours.y), dtype=np.float32)
-
-    def loss(network: Any, v: Any) -> Any:
-        return ours.problem.loss(ours.problem.prepare(network), v, jnp.asarray(x))
-
-    of_theta, of_v = rsgda_gradients(loss, ours.network, v)
-    given = torch.tensor(v, requires_grad=True)
-    value = theirs.loss(torch.tensor(x), given)
-    *of_parameters, of_potentials = torch.autograd.grad(value, [*theirs.parameters, given])
-    close("gradients in v", of_v, of_potentials.numpy())
-    for i, layer in enumerate(of_theta.layers[::2]):
-        close(f"gradients in weight {i}", layer.weight, of_parameters[2 * i].numpy())
-
-
-def rsgda_gradients(loss: Callable[..., Any], network: Any, v: Any) -> Any:
-    """Return gradients in the network and in v."""
-    import equinox as eqx
-
-    of_both = eqx.filter_grad(lambda both: loss(*both))
-    return eqx.filter_jit(of_both)((network, jnp.asarray(v)))
+# Steps of matching.
 
 
 def steps(size: Size) -> Iterator[timing.Line]:
     """Descents, and ascents one after the other."""
-    ours = Ours(size)
+    from matching_by_torch import Theirs, compare
+
+    ours = Ours(size.rows, size.targets, size.wide, size.narrow)
     theirs = Theirs(ours)
     compare(ours, theirs)
     kinds = (
@@ -165,7 +69,7 @@ def steps(size: Size) -> Iterator[timing.Line]:
         )
         note = f"PyTorch {timing.microseconds(seconds['torch'], few)}"
         ratios = (seconds["ours"] / count) / (seconds["torch"] / few)
-        yield timing.line(f"{name}, solve / PyTorch", ratios, most=most, note=note)
+        yield timing.line(f"matching, {name}", ratios, against="PyTorch", most=most, note=note)
 
 
 # All of W_eps.
@@ -184,10 +88,10 @@ def whole(size: Size) -> Iterator[timing.Line]:
     }
     seconds = timing.interleave(contestants, size.rounds)
     note = f"OTT {statistics.median(seconds['ott']):.3g} s, {rows:,} × {targets:,} × {narrow}"
-    name = f"W_eps, {size.iterations} iterations, sinkhorn / OTT dense"
-    yield timing.line(name, seconds["ours"] / seconds["ott"], most=0.4, note=note)
-    note = "OTT has no certificate"
-    yield timing.line(f"{name}, with its gap", seconds["certified"] / seconds["ott"], note=note)
+    name, rival = f"sinkhorn, {size.iterations} iterations", {"against": "OTT, dense"}
+    yield timing.line(name, seconds["ours"] / seconds["ott"], **rival, most=0.4, note=note)
+    ratios, note = seconds["certified"] / seconds["ott"], "OTT has no certificate"
+    yield timing.line(f"{name} and its gap", ratios, **rival, note=note)
 
 
 def _solved(x: np.ndarray, y: np.ndarray, count: int) -> transport.Sinkhorn:
@@ -211,6 +115,10 @@ def _ott(x: np.ndarray, y: np.ndarray, count: int) -> np.ndarray:
 
 @functools.partial(jax.jit, static_argnames="count")
 def _ott_compiled(x: Any, y: Any, count: int) -> Any:
+    from ott.geometry import pointcloud
+    from ott.problems.linear import linear_problem
+    from ott.solvers.linear import sinkhorn as ott_sinkhorn
+
     solver = ott_sinkhorn.Sinkhorn(
         threshold=-1.0, min_iterations=count, max_iterations=count, inner_iterations=count
     )
@@ -235,28 +143,27 @@ def memory(size: Size) -> Iterator[timing.Line]:
 
 def semidiscrete(size: Size) -> Iterator[timing.Line]:
     """Closeness at equal samples, each at its best step of three, and time."""
+    from semidiscrete import cases, contest
+
     for case in cases(quick=size is QUICK):
-        yield from _contest(case, size)
+        name, found = f"semi-discrete, {case.name}", contest(case, size.samples, size.solves)
+        for rival in ("POT", "OTT"):
+            gaps = found.gaps["rsgda"], found.gaps[rival]
+            note = "{:.2g} and {:.2g} below {:.6f}".format(*gaps, found.optimum)
+            ratio = [gaps[0] / gaps[1]]
+            yield timing.line(f"{name}: gap, rsgda / {rival}", ratio, most=1, note=note)
+            ratios = found.seconds["rsgda"] / found.seconds[rival]
+            note = f"{rival} {statistics.median(found.seconds[rival]):.3g} s"
+            yield timing.line(name, ratios, against=rival, most=1, note=note)
 
 
-def _contest(case: Case, size: Size) -> Iterator[timing.Line]:
-    found = contest(case, size.samples, size.rounds)
-    for rival in ("POT", "OTT"):
-        note = f"{found.gaps['rsgda']:.2g} and {found.gaps[rival]:.2g} below {found.optimum:.6f}"
-        gaps = found.gaps["rsgda"] / found.gaps[rival]
-        yield timing.line(f"{case.name}: gap, rsgda / {rival}", [gaps], most=1, note=note)
-        ratios = found.seconds["rsgda"] / found.seconds[rival]
-        note = f"{rival} {statistics.median(found.seconds[rival]):.3g} s"
-        yield timing.line(f"{case.name}: time, rsgda / {rival}", ratios, most=1, note=note)
-
-
-BENCHMARKS: dict[str, Callable[[Size], Iterator[timing.Line]]] = {
-    "steps": steps,
-    "whole": whole,
-    "memory": memory,
-    "semidiscrete": semidiscrete,
+CONTESTS = {
+    "steps": Contest(steps, ("torch",)),
+    "whole": Contest(whole, ("ott",)),
+    "memory": Contest(memory),
+    "semidiscrete": Contest(semidiscrete, ("ott", "ot")),
 }
 
 
 if __name__ == "__main__":
-    timing.main(__doc__ or "", BENCHMARKS, full=FULL, quick=QUICK)
+    sys.exit(suite.main(__doc__, CONTESTS, full=FULL, quick=QUICK))

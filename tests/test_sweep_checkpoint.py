@@ -11,7 +11,7 @@ from killed_sweep import ALGORITHMS, KEYS, STEPS, TOY, SweepChild, assert_same_t
 
 import rsgda
 from rsgda.drive import job, sweep
-from rsgda.drive.checkpoint import Checkpoint
+from rsgda.drive.checkpoint import HISTORY, Checkpoint
 from rsgda.drive.folder import CheckpointBusy
 
 
@@ -129,6 +129,20 @@ def test_records_keep_their_kinds_in_a_file():
         assert back[name].dtype == values.dtype
         assert back[name].shape == values.shape
         assert back[name].tobytes() == values.tobytes()
+
+
+def test_a_save_prepares_new_records_only(undisturbed, tmp_path, monkeypatch):
+    prepared = []
+
+    def as_json(record, given=job._as_json):
+        prepared.append(record)
+        return given(record)
+
+    monkeypatch.setattr(Checkpoint, "due", lambda self: True)
+    monkeypatch.setattr(job, "_as_json", as_json)
+    assert_same_table(call(tmp_path), undisturbed)
+    written = sum(path.read_bytes().count(b"\n") for path in tmp_path.rglob(HISTORY))
+    assert len(prepared) == written > len(list(tmp_path.rglob(HISTORY)))
 
 
 def test_no_steps(tmp_path):

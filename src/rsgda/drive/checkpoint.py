@@ -1,11 +1,12 @@
 """The states of a run on disk: written aside and renamed by Orbax, checked when they are read."""
 
+import itertools
 import json
 import logging
 import os
 import time
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +35,8 @@ logger = logging.getLogger(__name__)
 
 HISTORY = "history.jsonl"
 
-Rows = Sequence[dict[str, Any]]
+# The records of a run from a place on: those before it are on disk already.
+Since = Callable[[int], Iterable[dict[str, Any]]]
 
 
 class Written(NamedTuple):
@@ -88,7 +90,7 @@ class Checkpoint:
         """The step of the newest save, or None if nothing was saved yet."""
         return self._manager.latest_step()
 
-    def restore(self, state: PyTree) -> tuple[PyTree, list[dict[str, Any]]]:
+    def restore(self, state: PyTree) -> tuple[PyTree, Iterator[dict[str, Any]]]:
         """Return the newest state that can be read, and the history up to it.
 
         The given state says what to expect. Its arrays are given up, so that a large v is not in
@@ -119,7 +121,7 @@ class Checkpoint:
 
     def _read(
         self, step: int, expected: "list[_Expected]"
-    ) -> tuple[list[Array], list[dict[str, Any]], Written]:
+    ) -> tuple[list[Array], Iterator[dict[str, Any]], Written]:
         import orbax.checkpoint as ocp
 
         kinds = [ocp.RestoreArgs(restore_type=np.ndarray) for one in expected if not one.empty]
@@ -155,7 +157,7 @@ class Checkpoint:
         late = time.perf_counter() - self._saved_at > max(1.0, PATIENCE * self._cost)
         return bool(processes.of_first(late))
 
-    def save(self, step: int, state: PyTree, rows: Rows) -> None:
+    def save(self, step: int, state: PyTree, since: Since) -> None:
         """Save a state with the history up to it; the last save stays until this one is done."""
         began = time.perf_counter()
         if self.newest == step:
@@ -163,7 +165,7 @@ class Checkpoint:
         try:
             processes.by_first(lambda: self._folder and self._folder.bring_back())
             with quiet():
-                self._write(step, state, rows)
+                self._write(step, state, since)
         except Exception as error:
             if processes.is_loss(error):
                 raise
@@ -181,10 +183,10 @@ class Checkpoint:
         self._cost = self._saved_at - began
         logger.info("saved step %d in %s", step, self.where)
 
-    def _write(self, step: int, state: PyTree, rows: Rows) -> None:
+    def _write(self, step: int, state: PyTree, since: Since) -> None:
         import orbax.checkpoint as ocp
 
-        written = processes.by_first(lambda: _append(self._path / HISTORY, self._written, rows))
+        written = processes.by_first(lambda: _append(self._path / HISTORY, self._written, since))
         # Orbax takes no arrays without elements, and they hold nothing.
         arrays = [_data(leaf) for leaf in jax.tree.leaves(state) if leaf.size]
         history = {"checksum": _checksum(arrays), "written": list(written or Written())}
@@ -259,27 +261,38 @@ def _data(leaf: Array) -> Array:
     return jr.key_data(leaf) if _is_key(leaf) else leaf
 
 
-def _append(file: Path, written: Written, rows: Rows) -> Written:
+def _append(file: Path, written: Written, since: Since) -> Written:
     """Write what a history has that its file lacks; what a save that failed has left goes."""
     if not file.exists() or file.stat().st_size < written.size:
         written = Written()  # somebody has removed it
-    new = "".join(f"{json.dumps(row)}\n" for row in rows[written.records :]).encode()
+    records, size, checksum = written
     with open(file, "r+b" if file.exists() else "wb") as opened:
-        opened.truncate(written.size)
-        opened.seek(written.size)
-        opened.write(new)
+        opened.truncate(size)
+        opened.seek(size)
+        for row in since(records):
+            line = f"{json.dumps(row)}\n".encode()
+            opened.write(line)
+            records, size = records + 1, size + len(line)
+            checksum = zlib.crc32(line, checksum)
         opened.flush()
         os.fsync(opened.fileno())
-    return Written(len(rows), written.size + len(new), zlib.crc32(new, written.checksum))
+    return Written(records, size, checksum)
 
 
-def _lines(file: Path, written: Written) -> list[dict[str, Any]]:
+def _lines(file: Path, written: Written) -> Iterator[dict[str, Any]]:
     """Return the records of a save; the file may go on with those of a later one."""
+    checksum, left = 0, written.size
     with open(file, "rb") as opened:
-        content = opened.read(written.size)
-    if zlib.crc32(content) != written.checksum:
+        while left and (part := opened.read(min(left, CHUNK))):
+            checksum, left = zlib.crc32(part, checksum), left - len(part)
+    if left or checksum != written.checksum:
         raise ValueError(f"the checksum of {file.name} is wrong")
-    return [json.loads(line) for line in content.splitlines()]
+    return _parsed(file, written.records)
+
+
+def _parsed(file: Path, count: int) -> Iterator[dict[str, Any]]:
+    with open(file, "rb") as opened:
+        yield from map(json.loads, itertools.islice(opened, count))
 
 
 def _checksum(arrays: Iterable[Any]) -> int:

@@ -184,7 +184,7 @@ def _run(
 
 def _save(store: Checkpoint | None, step: int, rows: Rows, records: Records) -> None:
     if store is not None:
-        store.save(step, rows, [_as_json(record) for record in records])
+        store.save(step, rows, lambda first: map(_as_json, records[first:]))
 
 
 def _as_json(record: dict[str, np.ndarray]) -> dict[str, Any]:

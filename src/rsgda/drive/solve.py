@@ -15,6 +15,7 @@ from rsgda._trees import PyTree, freeze_numbers, thaw
 from rsgda.drive import door, loop, processes
 from rsgda.drive.checkpoint import Checkpoint
 from rsgda.drive.folder import local
+from rsgda.drive.history import History
 from rsgda.drive.identity import identity
 from rsgda.drive.pace import Interrupts, Pacer
 from rsgda.drive.progress import bar
@@ -22,7 +23,6 @@ from rsgda.drive.result import (
     COUNTERS,
     Result,
     Status,
-    columns,
     message,
     own,
     shown,
@@ -95,12 +95,12 @@ def solve(
         problem = problem.over(mesh)
         state = over(problem, state)
     if folder is None or whose is None:
-        return _run(problem, algorithm, state, [], asked, None)
+        return _run(problem, algorithm, state, History(), asked, None)
     store = Checkpoint(folder, whose, state)
     try:
-        state, rows = _resume(store, state, steps)
+        state, history = _resume(store, state, steps)
         with processes.noticing_losses(lambda: store.safe):
-            return _run(problem, algorithm, state, rows, asked, store)
+            return _run(problem, algorithm, state, history, asked, store)
     finally:
         store.close()
 
@@ -122,22 +122,23 @@ class Asked(NamedTuple):
         return row | door.take_record(self.record, self.problem, to_keep(problem, state))
 
 
-def _resume(store: Checkpoint, state: State, steps: int) -> tuple[State, list[dict[str, Any]]]:
+def _resume(store: Checkpoint, state: State, steps: int) -> tuple[State, History]:
     if store.newest is None:
-        return state, []
+        return state, History()
     if store.newest > steps:
         raise ValueError(
             f"`steps` must be at least the {store.newest} that checkpoint {store.where} holds "
             f"already, got {steps}."
         )
-    return store.restore(state)
+    state, rows = store.restore(state)
+    return state, History(rows)
 
 
 def _run(
     problem: Problem,
     algorithm: Any,
     state: State,
-    rows: list[dict[str, Any]],
+    history: History,
     asked: Asked,
     store: Checkpoint | None,
 ) -> Result:
@@ -146,12 +147,12 @@ def _run(
     if problem.split is not None:
         frozen = problem.split.place(frozen)
     step, refused = int(state.step), 0
-    if step and step % every == 0 and not _recorded(rows, step):
-        rows.append(asked.row(problem, state, np.asarray(counts).tolist()))
+    if step and step % every == 0 and not _recorded(history, step):
+        history.append(asked.row(problem, state, np.asarray(counts).tolist()))
     # A record of the last step then may be of one in between now, where nobody asks.
     asks = step % every == 0 or step == steps
     # The record function that was given is asked, which may be another than before.
-    stopped = asks and _recorded(rows, step) and bool(asked.row(problem, state, []).get("stop"))
+    stopped = asks and _recorded(history, step) and bool(asked.row(problem, state, []).get("stop"))
     with bar(progress, type(algorithm).__name__, step, steps) as shown_bar, Interrupts() as ctrl_c:
         while step < steps and not refused and not stopped:
             end = processes.of_first(pacer.end(step, steps, every))
@@ -160,26 +161,25 @@ def _run(
             pacer.saw(seen[0] - step)
             step = seen[0]
             # A refused step goes back to the one before, which may have been recorded already.
-            if (refused or step % every == 0 or step == steps) and not _recorded(rows, step):
-                rows.append(asked.row(problem, state, seen))
-                stopped = bool(rows[-1].get("stop"))
-            shown_bar.update(step, rows[-1] if rows else {})
+            if (refused or step % every == 0 or step == steps) and not _recorded(history, step):
+                history.append(asked.row(problem, state, seen))
+                stopped = bool(history.last.get("stop"))
+            shown_bar.update(step, history.last)
             interrupted = processes.in_any(ctrl_c.pending)  # asked once: later ones wait
             if store is not None and not refused and (interrupted or store.due()):
-                store.save(step, state, rows)
+                store.save(step, state, history.since)
             if interrupted and not refused:
                 raise KeyboardInterrupt(_interrupted(step, store))
-        if not _recorded(rows, step):
-            rows.append(asked.row(problem, state, np.asarray(counts).tolist()))
+        if not _recorded(history, step):
+            history.append(asked.row(problem, state, np.asarray(counts).tolist()))
         if store is not None and not refused:
-            store.save(step, state, rows)
+            store.save(step, state, history.since)
     status = Status.DIVERGED if refused else Status.STOPPED if stopped else Status.FINISHED
-    rows = [row for row in rows if row["step"] % every == 0 or row["step"] == step]
     told = message(status, step, refused)
     if refused and processes.is_first():
         logger.warning(told)
     last = shown(state if problem.split is None else problem.split.local(state))
-    return Result(last.theta, last.v, status, told, columns(rows), last)
+    return Result(last.theta, last.v, status, told, history.columns(every, step), last)
 
 
 @functools.partial(jax.jit, donate_argnums=2)
@@ -219,8 +219,8 @@ def _counts(state: State) -> Array:
     return jnp.stack([getattr(state, name) for name in COUNTERS] + [state.refused])
 
 
-def _recorded(rows: list[dict[str, Any]], step: int) -> bool:
-    return bool(rows) and rows[-1]["step"] == step
+def _recorded(history: History, step: int) -> bool:
+    return history.last.get("step") == step
 
 
 def _interrupted(step: int, store: Checkpoint | None) -> str:

@@ -80,7 +80,7 @@ def contest(case: Case, samples: int, rounds: int) -> Found:
         name: functools.partial(solver, case, samples, chosen[name])
         for name, solver in solvers.items()
     }
-    return Found(optimum, gaps, timing.interleave(runs, rounds))
+    return Found(optimum, gaps, timing.interleave(runs, rounds, compiled=True))
 
 
 def value(case: Case, v: np.ndarray) -> float:
