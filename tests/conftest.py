@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import signal
 from pathlib import Path
 
 import jax
@@ -30,6 +31,9 @@ _COUNT = itertools.count(1)
 
 def pytest_configure(config):
     """Compile without optimisations, unless slow tests are asked for: these compute for long."""
+    # A shell starts what runs in its background deaf to Ctrl-C, and programs under test with it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.markexpr == "not slow":
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FAST}".strip()
 
