@@ -195,7 +195,15 @@ def descent(
     """Return what `descend` changes."""
     at = state if at is None else at
     batch = draw(problem, state, key)
-    value, gradient = problem.slope_theta(at.theta, problem.look(at.v, batch), batch)
+    slope = problem.slope_theta(at.theta, problem.look(at.v, batch), batch)
+    return descent_along(problem, state, slope, alpha)
+
+
+def descent_along(
+    problem: Problem, state: State, slope: tuple[Array, PyTree], alpha: Step
+) -> Change:
+    """Return what a descent changes whose loss and gradient are known."""
+    value, gradient = slope
     theta, descent_state = moved(
         alpha, state.step, -1, gradient, value, state.theta, state.descent_state
     )
