@@ -30,7 +30,7 @@ from rsgda.moves import (
 )
 from rsgda.problem import Batch, Problem
 
-T = dict(c=0.1, a0=0.1, first=4, later=2, base=8, share=0.10, near=1e-3, p=0.5)
+T = dict(c=0.1, a0=0.1, first=4, later=2, base=8, share=0.10, near=1e-3, p=0.5, couple=0.5, keepG=0.8, relax=0.5, floor=1e-3)
 
 
 class Memory(NamedTuple):
@@ -44,6 +44,8 @@ class Memory(NamedTuple):
     weighted: Array
     cosine: Array
     probes: Array
+    slack: Array
+    turn: Array
     origin: PyTree
     steep_theta: PyTree
     steep_v: PyTree
@@ -65,6 +67,7 @@ class Auto(Algorithm):
             p=jnp.full((), T["p"], dtype), alpha=zero, eta=zero, L_theta=zero, L_v=zero,
             drift=zero, travelled=zero, weighted=zero, cosine=zero,
             probes=jnp.zeros((), jnp.int32),
+            slack=jnp.full((), jnp.inf, dtype), turn=jnp.zeros((), jnp.int32),
             origin=state.theta, steep_theta=blank[0],
             steep_v=None if problem.separable else blank[1],
         )  # fmt: skip
@@ -117,6 +120,7 @@ class Auto(Algorithm):
         S = m.weighted + r2 * size**2
         alpha = jnp.where(S > 0, r2 / jnp.sqrt(_safe(S)), 0)
         alpha = jnp.where(L > 0, jnp.minimum(alpha, 1 / _safe(L)), alpha)
+        alpha = jnp.minimum(alpha, T["couple"] * m.slack)
         change = descent_along(problem, state, (value, g), alpha)
         moved = _distance(change.theta, state.theta).astype(dtype)
         memory = m._replace(
@@ -134,13 +138,17 @@ class Auto(Algorithm):
         seen = seen.now if isinstance(seen, Restarting) else seen
         first = state.ascents == 0
         size = norm(g).astype(dtype)
+        wanted = self._wanted(state, first)
+        second = ~first & ((m.turn % 2) == 0)
         found = _probe(
             lambda at: _slope_at(problem, state, at, batch),
             problem.project_v, v, g, m.steep_v, m.L_v,
             jnp.where(m.L_v > 0, size / _safe(m.L_v), 0),
-            self._wanted(state, first), jr.fold_in(key, 1), signed=False,
+            jnp.where(second, 0, wanted), jr.fold_in(key, 1), signed=False,
         )
         L = found.L
+        do = ((wanted > 0) & second).astype(jnp.int32)
+        slack = _couple(problem, state, batch, v, g, seen, L, do, m.slack)
         eta = jnp.where(first, 1 / _safe(L), m.eta)
         G = g
         if problem.project_v is not None:
@@ -152,12 +160,19 @@ class Auto(Algorithm):
         change = ascent_along(
             problem, state._replace(ascent_state=None), batch, (value, g), eta
         )
-        seen = jax.tree.map(lambda new, old: jnp.where(new != 0, new, old), G, seen)
+        if T["keepG"]:
+            mix = lambda new, old: jnp.where(  # noqa: E731
+                new != 0, jnp.where(old != 0, T["keepG"] * old + (1 - T["keepG"]) * new, new), old
+            )
+        else:
+            mix = lambda new, old: jnp.where(new != 0, new, old)  # noqa: E731
+        seen = jax.tree.map(mix, G, seen)
         if isinstance(state.ascent_state, Restarting):
             seen = state.ascent_state._replace(now=seen)
         change = change._replace(ascent_state=seen)
         memory = m._replace(
-            eta=eta, L_v=L, cosine=cosine, probes=m.probes + found.evals,
+            eta=eta, L_v=L, cosine=cosine, probes=m.probes + found.evals + 3 * do,
+            slack=slack, turn=m.turn + (wanted > 0).astype(jnp.int32),
             steep_v=None if problem.separable else found.u,
         )  # fmt: skip
         return change, memory
@@ -214,6 +229,37 @@ def _probe(
     done = evals > 0
     last = keep(done, u, steep)
     return _Found(jnp.where(done, new, L), last, evals)
+
+
+def _couple(
+    problem: Problem, state: State, batch: Batch, v: PyTree, g: PyTree, seen: PyTree,
+    L: Array, do: Array, slack: Array,
+) -> Array:  # fmt: skip
+    dtype = L.dtype
+    u = _unit(jax.tree.map(lambda s, g: jnp.where(s != 0, s, g), seen, g))
+    delta = jnp.maximum(norm(g).astype(dtype) / _safe(L), T["near"] * norm(v).astype(dtype))
+    delta = jnp.where(L > 0, delta, T["near"] * norm(v).astype(dtype))
+    y = projected(problem.project_v, jax.tree.map(lambda x, u: x + delta.astype(x.dtype) * u, v, u))
+    d = jax.tree.map(jnp.subtract, y, v)
+    dist = norm(d).astype(dtype)
+    after = lax.fori_loop(0, do, lambda i, _: _slope_at(problem, state, y, batch), g)
+    m = -_dot(jax.tree.map(jnp.subtract, after, g), d, dtype) / _safe(dist**2)
+
+    def across(i: Array, at: tuple) -> tuple:
+        last, _ = at
+        here = keep(i == 0, v, y)
+        new = problem.slope_theta(state.theta, here, batch)[1]
+        return new, jax.tree.map(jnp.subtract, new, last)
+
+    blank = jax.tree.map(jnp.zeros_like, state.theta)
+    _, change = lax.fori_loop(0, 2 * do, across, (blank, blank))
+    b = norm(change).astype(dtype) / _safe(dist)
+    m = jnp.maximum(m, T["floor"] * L)
+    found = jnp.where(b > 0, m / _safe(b**2), jnp.inf)
+    found = jnp.where((do > 0) & (dist > 0) & (m > 0), found, slack)
+    # believed at once where smaller, slowly where larger
+    slower = jnp.exp((1-T["relax"]) * jnp.log(slack) + T["relax"] * jnp.log(jnp.minimum(found, 100 * slack)))
+    return jnp.where(jnp.isfinite(slack) & (found > slack), slower, found)
 
 
 def _random(key: Array, like: PyTree) -> PyTree:
