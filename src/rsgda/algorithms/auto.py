@@ -1,7 +1,6 @@
 """RSGDA that finds its steps by itself."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -12,11 +11,10 @@ from jax import Array, lax
 from rsgda import _checks
 from rsgda._flat import norm, widest
 from rsgda._trees import PyTree
-from rsgda._update import keep, projected
+from rsgda.algorithms._probes import Steepest, dot, moved, positive, slack, steepest, unit
 from rsgda.moves import (
     Algorithm,
     Change,
-    Info,
     Restarting,
     State,
     apply,
@@ -30,55 +28,148 @@ from rsgda.moves import (
 )
 from rsgda.problem import Batch, Problem
 
-T = dict(c=0.1, a0=0.1, later=2, base=7, span=60, share=0.10, evals=3, near=1e-3, p=0.5, couple=0.5, keepG=0.8, relax=0.5, floor=1e-3)
+P = 0.5  # the probability of a descent
+FIRST = 3  # power iterations for either player at the start
+START = 5 + 2 * FIRST  # gradients that are spent before the first step
+EARLY, WITHIN = 12, 60  # more gradients for probes, while the first so many are spent
+SHARE = 0.1  # of the gradients, for probes later on
+SMALL = 0.1  # of the longest step that is allowed: the first one
+OUTRUN = 1.5  # times m / b^2: the longest step of theta that v can follow
+GAIN = 0.1  # by how much a cosine of one raises the logarithm of eta
+KEPT = 0.8  # of the direction in which v was moving, from one ascent to the next
+FAR = 1e6  # times the size of v: the width of a set that has no end
+CROSS, OF_THETA = 0, 1  # whose turn it is to be probed, of four
 
 
-class Memory(NamedTuple):
+class Tuned(NamedTuple):
+    """What a step spent, with which steps, and what they were chosen by.
+
+    Attributes:
+        descents: updates of theta in this step.
+        ascents: updates of v in this step.
+        gradients: gradients in this step, probes included.
+        p: the probability of a descent.
+        alpha: the last step size of theta.
+        eta: the last step size of v.
+        L_theta: theta's largest curvature.
+        L_v: v's largest curvature.
+        slack: m / b^2, by which v's slowness limits alpha.
+        drift: how far theta has got from its start, less what a random walk would have.
+        cosine: between the last ascent direction and those before it.
+        probes: gradients spent on looking around, so far.
+    """
+
+    descents: Array
+    ascents: Array
+    gradients: Array
     p: Array
     alpha: Array
     eta: Array
     L_theta: Array
     L_v: Array
+    slack: Array
     drift: Array
-    travelled: Array
-    weighted: Array
     cosine: Array
     probes: Array
+
+
+class Memory(NamedTuple):
+    """All that is adapted, but for the direction of v's last ascents, which is `ascent_state`.
+
+    Attributes:
+        p: the probability of a descent.
+        alpha: the last step size of theta.
+        eta: the last step size of v.
+        L_theta: theta's largest curvature.
+        L_v: v's largest curvature.
+        slack: m / b^2 of `_probes.slack`.
+        drift: the r of the class.
+        walked: the sum of theta's squared moves.
+        weighed: the sum of r^2 times theta's squared gradients.
+        cosine: of the last ascent.
+        probes: gradients spent on looking around, int32.
+        turns: how many times probes were made, int32.
+        origin: where theta began.
+        steep_theta: the direction of `L_theta`.
+        steep_v: that of `L_v`; None on a separable problem, where rows come and go.
+    """
+
+    p: Array
+    alpha: Array
+    eta: Array
+    L_theta: Array
+    L_v: Array
     slack: Array
-    turn: Array
+    drift: Array
+    walked: Array
+    weighed: Array
+    cosine: Array
+    probes: Array
+    turns: Array
     origin: PyTree
     steep_theta: PyTree
     steep_v: PyTree
+
+    def shown(self) -> dict[str, Array]:
+        """Return what has a place in a history."""
+        return {name: getattr(self, name) for name in Tuned._fields if name in self._fields}
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Auto(Algorithm):
+    r"""RSGDA that finds alpha and eta by itself; the coin is fair.
+
+    $$ \alpha = \min\Big( \frac{r^2}{\sqrt{\sum r^2 \|g_\theta\|^2}}, \frac{1}{L_\theta},
+       \frac{3}{2} \frac{m}{b^2} \Big), \quad
+       r^2 = \max_k \|\theta_k - \theta_0\|^2 - \textstyle\sum_{i<k} \|\theta_{i+1} - \theta_i\|^2,
+       \qquad \eta \leftarrow \min\Big( \eta\, e^{c \cos}, \frac{1}{L_v} \Big) $$
+
+    r is how far theta has drifted, beyond a random walk. The curvatures $L_\theta$, $L_v$, and m
+    and the coupling b along the direction in which v is moving, are measured by differences of
+    gradients: 11 before the first step, 12 more during the first 60, and a tenth of all later on,
+    counted like all others. cos is that of an ascent with those before it: positive where v lags,
+    negative where it overshoots or follows noise. The last theta is returned.
+
+    Args:
+        budget: the number of gradients of the whole run, if it is known: a short run looks around
+            less at its start. 100 at least.
+
+    >>> import jax, rsgda
+    >>> toy = rsgda.problems.Toy(kinds="ABC", kappa=5.0, L=400.0)
+    >>> result = rsgda.solve(
+    ...     toy.problem, Auto(), *toy.start(), key=jax.random.key(0), steps=600,
+    ... )
+    >>> bool(toy.phi(result.theta) < 1e-6 * toy.phi(toy.start()[0]))
+    True
+
+    Source: ours. Khaled, Mishchenko and Jin (2023), DoWG Unleashed, for the first bound on alpha.
+    """
+
     branches_on: ClassVar[tuple[str, ...]] = ("key",)
 
     budget: int | Array | None = None
 
-    def init(self, problem: Problem, theta: PyTree, v: PyTree, key: Array) -> State:
-        state = start(problem, theta, v, key, 1.0, 1.0)
-        dtype = widest((state.theta, state.v))
-        zero = jnp.zeros((), dtype)
-        blank = jax.tree.map(jnp.zeros_like, (state.theta, state.v))
-        memory = Memory(
-            p=jnp.full((), T["p"], dtype), alpha=zero, eta=zero, L_theta=zero, L_v=zero,
-            drift=zero, travelled=zero, weighted=zero, cosine=zero,
-            probes=jnp.zeros((), jnp.int32),
-            slack=jnp.full((), jnp.inf, dtype), turn=jnp.zeros((), jnp.int32),
-            origin=state.theta, steep_theta=blank[0],
-            steep_v=None if problem.separable else blank[1],
-        )  # fmt: skip
-        seen = blank[1]
-        if problem.restart is not None:
-            seen = Restarting(seen, seen)
-        return _started(problem, state._replace(memory=memory, ascent_state=seen))
+    def __post_init__(self) -> None:
+        """Refuse a budget that cannot be one."""
+        if self.budget is not None:
+            _checks.whole("budget", self.budget, 100)
 
-    def step(self, problem: Problem, state: State) -> tuple[State, Info]:
-        key_coin, key_batch = jr.split(jr.fold_in(state.key, state.step))
-        descended = jr.bernoulli(key_coin, state.memory.p)
+    def init(self, problem: Problem, theta: PyTree, v: PyTree, key: Array) -> State:
+        """Return the state before the first step, after a look around."""
+        state = start(problem, theta, v, key, 1.0, 1.0)
+        return _started(problem, state)
+
+    def toss(self, key: Array, k: Array) -> tuple[Array, Array]:
+        """Return the coin of step k and the key of its batch."""
+        key_coin, key_batch = jr.split(jr.fold_in(key, k))
+        return jr.bernoulli(key_coin, P), key_batch
+
+    def step(
+        self, problem: Problem, state: State, tossed: tuple[Array, Array] | None = None
+    ) -> tuple[State, Tuned]:
+        """Toss the coin, if that was not done ahead, move one player, and look around at times."""
+        descended, key_batch = tossed or self.toss(state.key, state.step)
         ready = refresh(problem, state, ~descended)
         change, memory = lax.cond(
             descended,
@@ -86,247 +177,156 @@ class Auto(Algorithm):
             lambda: self._ascent(problem, ready, key_batch),
         )
         new = apply(ready, change)
-        extra = memory.probes - state.memory.probes
-        new = new._replace(
-            step=state.step + 1, gradients=new.gradients + extra, memory=memory
-        )
-        return new, spent(state, new)
-
-    def _room(self, state: State) -> Array:
-        m = state.memory
-        k = state.gradients.astype(m.alpha.dtype)
-        probes = m.probes.astype(k.dtype)
-        return START + T["base"] * jnp.minimum(k / T["span"], 1) + T["share"] * k - probes
+        probes = memory.probes - state.memory.probes
+        new = new._replace(step=state.step + 1, gradients=new.gradients + probes, memory=memory)
+        return new, Tuned(*spent(state, new), *memory.shown().values())
 
     def _descent(self, problem: Problem, state: State, key: Array) -> tuple[Change, Memory]:
         m = state.memory
-        dtype = m.alpha.dtype
-        batch = draw(problem, state, key)
+        dtype, batch = m.alpha.dtype, draw(problem, state, key)
         v = problem.look(state.v, batch)
         value, g = problem.slope_theta(state.theta, v, batch)
         size = norm(g).astype(dtype)
-        mine = (m.turn % 4) == 1
-        wanted = jnp.where(mine & (self._room(state) >= 2), 2, 0)
-        found = _probe(
+        rounds = 2 * (self._may(state, 2) & (m.turns % 4 == OF_THETA)).astype(jnp.int32)
+        L, steep = steepest(
             lambda theta: problem.slope_theta(theta, v, batch)[1],
-            problem.project_theta, state.theta, g, m.steep_theta, m.L_theta,
-            m.alpha * size, wanted, jr.fold_in(key, 1), signed=True,
-        )
-        L = found.L
-        far = _distance(state.theta, m.origin).astype(dtype) ** 2 - m.travelled
-        r2 = jnp.maximum(m.drift, far)
-        reach = jnp.minimum(jnp.where(L > 0, 1 / _safe(L), jnp.inf), T["couple"] * m.slack)
-        r2 = jnp.where(r2 > 0, r2, jnp.square(T["a0"] * size * reach))
-        S = m.weighted + r2 * size**2
-        alpha = jnp.where(S > 0, r2 / jnp.sqrt(_safe(S)), 0)
-        alpha = jnp.minimum(alpha, reach)
+            problem.project_theta, state.theta, g, Steepest(m.L_theta, m.steep_theta),
+            m.alpha * size, rounds, jr.fold_in(key, 1), signed=True,
+        )  # fmt: skip
+        longest = jnp.minimum(_inverse(L), OUTRUN * m.slack)
+        drift = jnp.maximum(m.drift, _distance(state.theta, m.origin) ** 2 - m.walked)
+        # The first step that moves anything; without any curvature in sight, one part of theta.
+        first = jnp.where(jnp.isinf(longest), norm(state.theta).astype(dtype), size * longest)
+        r2 = jnp.where(drift > 0, drift, jnp.square(SMALL * first))
+        weighed = m.weighed + r2 * size**2
+        alpha = jnp.minimum(r2 / jnp.sqrt(positive(weighed)), longest)
         change = descent_along(problem, state, (value, g), alpha)
-        moved = _distance(change.theta, state.theta).astype(dtype)
         memory = m._replace(
-            alpha=alpha, L_theta=L, drift=r2, weighted=S, travelled=m.travelled + moved**2,
-            probes=m.probes + found.evals, steep_theta=found.u,
-            turn=m.turn + (wanted > 0).astype(jnp.int32),
+            alpha=alpha, L_theta=L, steep_theta=steep, drift=r2, weighed=weighed,
+            walked=m.walked + _distance(change.theta, state.theta) ** 2,
+            probes=m.probes + rounds, turns=m.turns + jnp.minimum(rounds, 1),
         )  # fmt: skip
         return change, memory
 
     def _ascent(self, problem: Problem, state: State, key: Array) -> tuple[Change, Memory]:
         m = state.memory
-        dtype = m.alpha.dtype
-        batch = draw(problem, state, key)
+        dtype, batch = m.alpha.dtype, draw(problem, state, key)
         value, g = slope(problem, state, batch)
-        v, seen = problem.look((state.v, state.ascent_state), batch)
-        seen = seen.now if isinstance(seen, Restarting) else seen
-        size = norm(g).astype(dtype)
-        second = (m.turn % 2) == 0
-        mine = (m.turn % 4) != 1
-        wanted = jnp.where(mine & (self._room(state) >= jnp.where(second, 3, 2)), 2, 0)
-        found = _probe(
-            lambda at: _slope_at(problem, state, at, batch),
-            problem.project_v, v, g, m.steep_v, m.L_v,
-            jnp.where(m.L_v > 0, size / _safe(m.L_v), 0),
-            jnp.where(second, 0, wanted), jr.fold_in(key, 1), signed=False,
-        )
-        L = found.L
-        do = ((wanted > 0) & second).astype(jnp.int32)
-        slack = _couple(problem, state, batch, v, g, seen, L, do, m.slack)
-        eta = m.eta
-        G = g
-        if problem.project_v is not None:
-            by = lambda x, g: x + eta.astype(x.dtype) * g  # noqa: E731
-            there = projected(problem.project_v, jax.tree.map(by, v, g))
-            G = jax.tree.map(lambda y, x: (y - x) / _safe(eta).astype(x.dtype), there, v)
-        cosine = _cosine(G, seen, dtype)
-        eta = jnp.minimum(eta * jnp.exp(T["c"] * cosine), 1 / _safe(L))
-        change = ascent_along(
-            problem, state._replace(ascent_state=None), batch, (value, g), eta
-        )
-        if T["keepG"]:
-            mix = lambda new, old: jnp.where(  # noqa: E731
-                new != 0, jnp.where(old != 0, T["keepG"] * old + (1 - T["keepG"]) * new, new), old
-            )
-        else:
-            mix = lambda new, old: jnp.where(new != 0, new, old)  # noqa: E731
-        seen = jax.tree.map(mix, G, seen)
-        if isinstance(state.ascent_state, Restarting):
-            seen = state.ascent_state._replace(now=seen)
-        change = change._replace(ascent_state=seen)
-        memory = m._replace(
-            eta=eta, L_v=L, cosine=cosine, probes=m.probes + found.evals + 3 * do,
-            slack=slack, turn=m.turn + (wanted > 0).astype(jnp.int32),
-            steep_v=None if problem.separable else found.u,
+        v, before = problem.look((state.v, state.ascent_state), batch)
+        before = before.now if isinstance(before, Restarting) else before
+        size, turn = norm(g).astype(dtype), m.turns % 4
+        cross = self._may(state, 3) & ((turn == CROSS) | (turn == CROSS + 2))
+        rounds = 2 * (self._may(state, 2) & (turn == OF_THETA + 2)).astype(jnp.int32)
+        steep_v = jax.tree.map(jnp.zeros_like, v) if problem.separable else m.steep_v
+        L, steep_v = steepest(
+            lambda v: _slope_v(problem, state, v, batch),
+            problem.project_v, v, g, Steepest(m.L_v, steep_v), size * m.eta, rounds,
+            jr.fold_in(key, 1),
         )  # fmt: skip
-        return change, memory
+        room = slack(
+            lambda v: problem.slope_theta(state.theta, v, batch)[1],
+            lambda v: _slope_v(problem, state, v, batch),
+            problem.project_v, v, g, before, L, m.slack, cross, jr.fold_in(key, 2),
+        )  # fmt: skip
+        longest = _inverse(_bent(problem, v, g, L, state.ascents))
+        eta = jnp.minimum(m.eta, longest)
+        there = moved(problem.project_v, v, g, eta)
+        G = jax.tree.map(lambda y, x: (y - x) / positive(eta).astype(x.dtype), there, v)
+        known = jax.tree.map(lambda G, b: jnp.where(G != 0, b, 0), G, before)
+        cosine = jnp.clip(dot(unit(G), unit(known), dtype), -1, 1)
+        eta = jnp.minimum(eta * jnp.exp(GAIN * cosine), longest)
+        change = ascent_along(problem, state._replace(ascent_state=None), batch, (value, g), eta)
+        direction = jax.tree.map(_mixed, G, before)
+        if isinstance(state.ascent_state, Restarting):
+            direction = state.ascent_state._replace(now=direction)
+        memory = m._replace(
+            eta=eta, L_v=L, slack=room, cosine=cosine,
+            steep_v=None if problem.separable else steep_v,
+            probes=m.probes + rounds + 3 * cross.astype(jnp.int32),
+            turns=m.turns + ((rounds > 0) | cross).astype(jnp.int32),
+        )  # fmt: skip
+        return change._replace(ascent_state=direction), memory
 
-
-START = 11
+    def _may(self, state: State, cost: int) -> Array:
+        """Say whether a probe that costs so many gradients may be made now."""
+        dtype = state.memory.alpha.dtype
+        k = state.gradients.astype(dtype)
+        early = jnp.asarray(EARLY, dtype)
+        if self.budget is not None:
+            left = (0.15 - SHARE) * jnp.asarray(self.budget).astype(dtype) - START
+            early = jnp.clip(left, 0, EARLY)
+        most = START + early * jnp.minimum(k / WITHIN, 1) + SHARE * k
+        return state.memory.probes.astype(dtype) + cost <= most
 
 
 @jax.jit
 def _started(problem: Problem, state: State) -> State:
     """Measure both curvatures and their coupling at the start."""
-    m = state.memory
-    dtype = m.alpha.dtype
-    ready = refresh(problem, state, True)
-    key = jr.fold_in(state.key, 2**31)
-    batch = draw(problem, ready, key)
-    v = problem.look(ready.v, batch)
-    _, g_theta = problem.slope_theta(ready.theta, v, batch)
-    _, g_v = slope(problem, ready, batch)
-    zero, three = jnp.zeros((), dtype), jnp.asarray(T["evals"])
-    of_v = _probe(
-        lambda at: _slope_at(problem, ready, at, batch),
-        problem.project_v, v, g_v, jax.tree.map(jnp.zeros_like, g_v), zero, zero, three,
-        jr.fold_in(key, 1), signed=False,
+    dtype = widest((state.theta, state.v))
+    state, key = refresh(problem, state, True), jr.fold_in(state.key, 2**31)
+    batch = draw(problem, state, key)
+    v = problem.look(state.v, batch)
+    of_theta = lambda theta, v: problem.slope_theta(theta, v, batch)[1]  # noqa: E731
+    of_v = lambda v: _slope_v(problem, state, v, batch)  # noqa: E731
+    g_theta, g_v = of_theta(state.theta, v), of_v(v)
+    zero, rounds = jnp.zeros((), dtype), jnp.asarray(FIRST, jnp.int32)
+    blank = jax.tree.map(jnp.zeros_like, (state.theta, v))
+    nothing = [Steepest(zero, direction) for direction in blank]
+    keys = jr.split(key, 3)
+    L_theta, steep_theta = steepest(
+        lambda theta: of_theta(theta, v), problem.project_theta, state.theta, g_theta,
+        nothing[0], zero, rounds, keys[0], signed=True,
     )  # fmt: skip
-    of_theta = _probe(
-        lambda theta: problem.slope_theta(theta, v, batch)[1],
-        problem.project_theta, ready.theta, g_theta, m.steep_theta, zero, zero, three,
-        jr.fold_in(key, 2), signed=True,
+    L_v, steep_v = steepest(of_v, problem.project_v, v, g_v, nothing[1], zero, rounds, keys[1])
+    room = slack(
+        lambda v: of_theta(state.theta, v), of_v, problem.project_v, v, g_v, blank[1], L_v,
+        jnp.full((), jnp.inf, dtype), jnp.ones((), bool), keys[2],
     )  # fmt: skip
-    seen = jax.tree.map(jnp.zeros_like, g_v)
-    slack = _couple(
-        problem, ready, batch, v, g_v, seen, of_v.L, jnp.ones((), jnp.int32),
-        jnp.full((), jnp.inf, dtype),
+    eta = _inverse(_bent(problem, v, g_v, L_v, state.ascents))
+    memory = Memory(
+        p=jnp.full((), P, dtype), alpha=zero, eta=eta, L_theta=L_theta, L_v=L_v, slack=room,
+        drift=zero, walked=zero, weighed=zero, cosine=zero,
+        probes=jnp.full((), START, jnp.int32), turns=jnp.zeros((), jnp.int32),
+        origin=state.theta, steep_theta=steep_theta,
+        steep_v=None if problem.separable else steep_v,
     )  # fmt: skip
-    memory = m._replace(
-        L_theta=of_theta.L, L_v=of_v.L, eta=1 / _safe(of_v.L), slack=slack,
-        steep_theta=of_theta.u, steep_v=None if problem.separable else of_v.u,
-        probes=jnp.full((), 5 + 2 * T["evals"], jnp.int32),
-    )  # fmt: skip
-    return state._replace(memory=memory, gradients=memory.probes)
+    seen = jax.tree.map(jnp.zeros_like, state.v)
+    if problem.restart is not None:
+        seen = Restarting(seen, seen)
+    return state._replace(memory=memory, ascent_state=seen, gradients=memory.probes)
 
 
-class _Found(NamedTuple):
-    L: Array
-    u: PyTree
-    evals: Array
-
-
-def _slope_at(problem: Problem, state: State, at: PyTree, batch: Batch) -> PyTree:
+def _slope_v(problem: Problem, state: State, v: PyTree, batch: Batch) -> PyTree:
+    """Return v's gradient at another v, where `state.prepared` is current."""
     prepared = state.theta if state.prepared is None else state.prepared.value
-    return problem.slope_v(prepared, at, batch)[1]
+    return problem.slope_v(prepared, v, batch)[1]
 
 
-def _probe(
-    gradient: Callable[[PyTree], PyTree], project: Any, x: PyTree, g: PyTree, steep: PyTree,
-    L: Array, one: Array, evals: Array, key: Array, *, signed: bool,
-) -> _Found:  # fmt: skip
+def _bent(problem: Problem, v: PyTree, g: PyTree, L: Array, ascents: Array) -> Array:
+    """Return the curvature to count on; where f is flat, one that keeps steps within V.
+
+    Where the curvature is small beside |g| / D, D the width of V along g, the set decides about
+    the maximiser. Steps are D / |g| then, and fall as one over the square root of their number.
+    """
     dtype = L.dtype
     size = norm(g).astype(dtype)
-    if steep is None:
-        steep = _random(key, x)
-    u = _unit(jax.tree.map(jnp.add, _unit(g), _unit(steep)))
-    u = keep(norm(u) > 0, u, _unit(_random(key, x)))
-    near = jnp.asarray(T["near"], dtype) * norm(x).astype(dtype)
-    delta = jnp.maximum(one, near)
-    delta = jnp.where(delta > 0, delta, T["near"])
-    known = L > 0
-
-    def again(_: Array, at: tuple) -> tuple:
-        u, delta, _l, _u0 = at
-        y = jax.tree.map(lambda x, u: x + delta.astype(x.dtype) * u, x, u)
-        y = projected(project, y)
-        d = jax.tree.map(jnp.subtract, y, x)
-        dist = _safe(norm(d).astype(dtype))
-        h = jax.tree.map(lambda a, b: (a - b) / dist.astype(a.dtype), gradient(y), g)
-        l = norm(h).astype(dtype)
-        if signed:
-            l = jnp.where(known, _dot(_unit(d), h, dtype), l)
-        new = _unit(h)
-        abs_l = norm(h).astype(dtype)
-        delta1 = jnp.where(abs_l > 0, 0.1 * size / _safe(abs_l), 1e4 * delta)
-        delta1 = jnp.where(jnp.isfinite(abs_l), delta1, 1e-2 * delta)
-        delta1 = jnp.where(known | (near > 0), delta, jnp.where(delta1 > 0, delta1, delta))
-        ok = jnp.isfinite(abs_l) & (abs_l > 0)
-        u = keep(ok, new, u)
-        return u, delta1, jnp.where(jnp.isfinite(l), l, _l), u
-
-    u, _, l, _ = lax.fori_loop(0, evals, again, (u, delta, jnp.zeros((), dtype), u))
-    l = jnp.maximum(l, L / 10)
-    new = jnp.where(l > L, l, jnp.sqrt(L * l))
-    done = evals > 0
-    last = keep(done, u, steep)
-    return _Found(jnp.where(done, new, L), last, evals)
+    far = FAR * jnp.maximum(norm(v).astype(dtype), 1)
+    width = _distance(moved(problem.project_v, v, unit(g), far), v)
+    flat = L * width <= 0.01 * size
+    least = size / positive(width) * jnp.sqrt(1 + ascents.astype(dtype))
+    return jnp.where(flat & (width > 0), jnp.maximum(L, least), L)
 
 
-def _couple(
-    problem: Problem, state: State, batch: Batch, v: PyTree, g: PyTree, seen: PyTree,
-    L: Array, do: Array, slack: Array,
-) -> Array:  # fmt: skip
-    dtype = L.dtype
-    u = _unit(jax.tree.map(lambda s, g: jnp.where(s != 0, s, g), seen, g))
-    delta = jnp.maximum(norm(g).astype(dtype) / _safe(L), T["near"] * norm(v).astype(dtype))
-    delta = jnp.where(L > 0, delta, T["near"] * norm(v).astype(dtype))
-    y = projected(problem.project_v, jax.tree.map(lambda x, u: x + delta.astype(x.dtype) * u, v, u))
-    d = jax.tree.map(jnp.subtract, y, v)
-    dist = norm(d).astype(dtype)
-    after = lax.fori_loop(0, do, lambda i, _: _slope_at(problem, state, y, batch), g)
-    m = -_dot(jax.tree.map(jnp.subtract, after, g), d, dtype) / _safe(dist**2)
-
-    def across(i: Array, at: tuple) -> tuple:
-        last, _ = at
-        here = keep(i == 0, v, y)
-        new = problem.slope_theta(state.theta, here, batch)[1]
-        return new, jax.tree.map(jnp.subtract, new, last)
-
-    blank = jax.tree.map(jnp.zeros_like, state.theta)
-    _, change = lax.fori_loop(0, 2 * do, across, (blank, blank))
-    b = norm(change).astype(dtype) / _safe(dist)
-    m = jnp.maximum(m, T["floor"] * L)
-    found = jnp.where(b > 0, m / _safe(b**2), jnp.inf)
-    found = jnp.where((do > 0) & (dist > 0) & (m > 0), found, slack)
-    # believed at once where smaller, slowly where larger
-    slower = jnp.exp((1-T["relax"]) * jnp.log(slack) + T["relax"] * jnp.log(jnp.minimum(found, 100 * slack)))
-    return jnp.where(jnp.isfinite(slack) & (found > slack), slower, found)
+def _mixed(new: Array, old: Array) -> Array:
+    """Return the direction that is kept; where nothing was seen, what was before."""
+    both = KEPT * old + (1 - KEPT) * new
+    return jnp.where(new != 0, jnp.where(old != 0, both, new), old)
 
 
-def _random(key: Array, like: PyTree) -> PyTree:
-    leaves, structure = jax.tree.flatten(like)
-    keys = jr.split(key, len(leaves))
-    drawn = [jr.normal(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves, strict=True)]
-    return jax.tree.unflatten(structure, drawn)
+def _inverse(L: Array) -> Array:
+    return jnp.where(L > 0, 1 / positive(L), jnp.inf)
 
 
-def _safe(x: Array) -> Array:
-    return jnp.maximum(x, jnp.finfo(x.dtype).tiny)
-
-
-def _unit(tree: PyTree) -> PyTree:
-    size = norm(tree)
-    by = jnp.where(size > 0, 1 / _safe(size), 0)
-    return jax.tree.map(lambda leaf: by.astype(leaf.dtype) * leaf, tree)
-
-
-def _distance(left: PyTree, right: PyTree) -> Array:
+def _distance(left: PyTree, right: PyTree) -> Any:
+    """Return the distance of two trees, in the widest dtype of the left one."""
     return norm(jax.tree.map(jnp.subtract, left, right))
-
-
-def _dot(left: PyTree, right: PyTree, dtype: Any) -> Array:
-    products = jax.tree.map(lambda a, b: jnp.sum(a * b).astype(dtype), left, right)
-    return sum(jax.tree.leaves(products), jnp.zeros((), dtype))
-
-
-def _cosine(G: PyTree, seen: PyTree, dtype: Any) -> Array:
-    on = jax.tree.map(lambda g, s: jnp.where(g != 0, s, 0), G, seen)
-    product = _dot(_unit(G), _unit(on), dtype)
-    return jnp.clip(product, -1, 1)
