@@ -47,8 +47,9 @@ def main() -> int:
     parser.add_argument("--references", action="store_true", help="search the grids only")
     parser.add_argument("--report", action="store_true", help="write what there is")
     asked = parser.parse_args()
-    begins = tuple(asked.only or (QUICK if asked.quick else ("",)))
-    chosen = [name for name in names if name.startswith(begins)]
+    wanted = asked.only or (QUICK if asked.quick else names)
+    begins = tuple(name for name in wanted if name not in names)
+    chosen = [name for name in names if name in wanted or (begins and name.startswith(begins))]
     if not chosen:
         parser.error(f"--only must be names, or their beginnings, of {', '.join(names)}")
     logging.getLogger("rsgda").setLevel(logging.ERROR)  # that a run diverges is a result

@@ -72,7 +72,6 @@ def seed_key(seed: int) -> Array:
 def curvature(problem: Any, theta: Any, v: Any, key: Array, player: str) -> Array:
     """Return the norm of a minibatch's Hessian in one player, by power iterations."""
     batch = problem.draw(key)
-    theta, v = freeze(theta), freeze(v)
     seen = problem.look(v, batch)
     slope = {
         "theta": lambda x: problem.slope_theta(x, seen, batch)[1],
@@ -99,7 +98,10 @@ def curvatures(task: Task) -> tuple[float, float]:
     """Return L of theta and of v at the start, the largest of a few minibatches."""
     keys = jr.split(jr.key(1), BATCHES)
     L = [
-        max(float(curvature(task.problem, task.theta, task.v, key, player)) for key in keys)
+        max(
+            float(curvature(task.problem, freeze(task.theta), freeze(task.v), key, player))
+            for key in keys
+        )
         for player in ("theta", "v")
     ]
     return L[0], L[1]
@@ -304,7 +306,7 @@ def compute(task: Task, path: Path, tell: Any = print) -> dict[str, Reference]:
     search = Search(task, tell)
     found = search.whole_grid()
     best = search.best(found)
-    start = float(task.merit(task.theta, task.v))
+    start = float(jax.jit(lambda merit: merit(task.theta, task.v))(task.merit))
     content = {
         "settings": settings(task),
         "start": start,

@@ -84,7 +84,9 @@ class Auto(Algorithm):
         )
         new = apply(ready, change)
         extra = memory.probes - state.memory.probes
-        new = new._replace(step=state.step + 1, gradients=new.gradients + extra, memory=memory)
+        new = new._replace(
+            step=state.step + 1, gradients=new.gradients + extra, memory=memory
+        )
         return new, spent(state, new)
 
     def _wanted(self, state: State, first: Array) -> Array:
@@ -104,15 +106,9 @@ class Auto(Algorithm):
         size = norm(g).astype(dtype)
         found = _probe(
             lambda theta: problem.slope_theta(theta, v, batch)[1],
-            problem.project_theta,
-            state.theta,
-            g,
-            m.steep_theta,
-            m.L_theta,
+            problem.project_theta, state.theta, g, m.steep_theta, m.L_theta,
             jnp.where(first, 0, m.alpha * size),
-            self._wanted(state, first),
-            jr.fold_in(key, 1),
-            signed=True,
+            self._wanted(state, first), jr.fold_in(key, 1), signed=True,
         )
         L = found.L
         far = _distance(state.theta, m.origin).astype(dtype) ** 2 - m.travelled
@@ -140,15 +136,9 @@ class Auto(Algorithm):
         size = norm(g).astype(dtype)
         found = _probe(
             lambda at: _slope_at(problem, state, at, batch),
-            problem.project_v,
-            v,
-            g,
-            m.steep_v,
-            m.L_v,
+            problem.project_v, v, g, m.steep_v, m.L_v,
             jnp.where(m.L_v > 0, size / _safe(m.L_v), 0),
-            self._wanted(state, first),
-            jr.fold_in(key, 1),
-            signed=False,
+            self._wanted(state, first), jr.fold_in(key, 1), signed=False,
         )
         L = found.L
         eta = jnp.where(first, 1 / _safe(L), m.eta)
@@ -159,7 +149,9 @@ class Auto(Algorithm):
             G = jax.tree.map(lambda y, x: (y - x) / _safe(eta).astype(x.dtype), there, v)
         cosine = _cosine(G, seen, dtype)
         eta = jnp.minimum(eta * jnp.exp(T["c"] * cosine), 1 / _safe(L))
-        change = ascent_along(problem, state._replace(ascent_state=None), batch, (value, g), eta)
+        change = ascent_along(
+            problem, state._replace(ascent_state=None), batch, (value, g), eta
+        )
         seen = jax.tree.map(lambda new, old: jnp.where(new != 0, new, old), G, seen)
         if isinstance(state.ascent_state, Restarting):
             seen = state.ascent_state._replace(now=seen)

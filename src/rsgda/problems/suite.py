@@ -6,7 +6,7 @@ from types import ModuleType
 from rsgda.problems.task import Task
 
 # Imported when asked for: a toy problem needs neither networks nor data.
-FAMILIES = ("toys",)
+FAMILIES = ("toys", "groups", "robust", "transport")
 
 
 def names() -> list[str]:
