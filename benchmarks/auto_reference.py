@@ -28,6 +28,7 @@ import numpy as np
 from jax import Array
 
 import rsgda
+from rsgda._flat import norm
 from rsgda._trees import freeze, freeze_numbers, is_float_array
 from rsgda.problems import Task
 from rsgda.reproduce.runner import write_aside
@@ -84,14 +85,11 @@ def curvature(problem: Any, theta: Any, v: Any, key: Array, player: str) -> Arra
         structure, [jr.normal(k, x.shape, x.dtype) for k, x in zip(keys, leaves, strict=True)]
     )
 
-    def again(_: Array, found: tuple[Any, Array]) -> tuple[Any, Array]:
-        u, _ = found
-        size = jnp.sqrt(sum(jnp.sum(x * x) for x in jax.tree.leaves(u)))
-        u = jax.tree.map(lambda x: x / jnp.maximum(size, 1e-30), u)
-        h = jax.jvp(slope, (at,), (u,))[1]
-        return h, jnp.sqrt(sum(jnp.sum(x * x) for x in jax.tree.leaves(h)))
+    def again(_: Array, u: Any) -> Any:
+        size = jnp.maximum(norm(u), 1e-30)
+        return jax.jvp(slope, (at,), (jax.tree.map(lambda x: x / size.astype(x.dtype), u),))[1]
 
-    return jax.lax.fori_loop(0, POWERS, again, (u, jnp.float32(0)))[1]
+    return norm(jax.lax.fori_loop(0, POWERS, again, u))
 
 
 def curvatures(task: Task) -> tuple[float, float]:

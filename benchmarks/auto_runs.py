@@ -110,17 +110,14 @@ def curve(
             rows.append((spent, last, averaged))
         if refused or not np.isfinite(last):
             return _curve(rows, diverged=True)
-        if targets is not None and spent >= least and np.isfinite(reached(rows, 1, targets[0])):
-            if np.isfinite(reached(rows, 2, targets[1])):
-                break
-        if spent >= most:
+        lowest = np.min(np.array(rows), axis=0)
+        if targets is not None and lowest[1] <= targets[0] and lowest[2] <= targets[1]:
+            there = spent >= least
+        else:
+            there = spent >= most
+        if there:
             break
     return _curve(rows, diverged=False)
-
-
-def reached(rows: Any, column: int, target: float) -> float:
-    """Return the gradients at which a merit is first at most the target; infinity if never."""
-    return next((float(row[0]) for row in rows if row[column] <= target), float("inf"))
 
 
 def _curve(rows: list[tuple[int, float, float]], *, diverged: bool) -> Curve:

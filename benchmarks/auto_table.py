@@ -82,8 +82,8 @@ def table(made: Rows, references: dict[str, dict[str, Reference]]) -> str:
     text = [
         "# Gradients to the target, as ratios to the best cell of a grid of plain RSGDA",
         "",
-        f"Medians over seeds ({SEEDS}, of Auto {AUTO_SEEDS}). *failed*: not there after {MOST} times "
-        "what the reference needs. *last* compares last iterates, *averaged* averages.",
+        f"Medians over seeds ({SEEDS}, of Auto {AUTO_SEEDS}). *failed*: not there after {MOST} "
+        "times what the reference needs. *last* compares last iterates, *averaged* averages.",
         "",
     ]
     lines = summary(made)
