@@ -174,6 +174,7 @@ def test_a_toy_merit_is_phi_and_the_gap_to_it():
     assert tail(far, jnp.zeros(1)) > tail(near, jnp.zeros(1))
 
 
+@pytest.mark.slow
 def test_the_worst_mix_of_groups_is_the_certified_maximum():
     task = problems.task("groups-diabetes")
     found = rsgda.phi(task.problem, task.theta, task.v, tol=1e-5)
@@ -182,6 +183,7 @@ def test_the_worst_mix_of_groups_is_the_certified_maximum():
     assert found.value - 1e-5 <= merit <= found.value + found.gap + 1e-5
 
 
+@pytest.mark.slow
 def test_the_robust_loss_is_the_certified_maximum():
     task = problems.task("wrm-wine-1")  # small enough for the merit to look at all rows
     found = rsgda.phi(task.problem, task.theta, task.v, tol=1e-5)
