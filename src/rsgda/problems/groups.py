@@ -34,7 +34,7 @@ def task(name: str) -> Task:
     """
     from sklearn.datasets import load_diabetes
 
-    X, y = load_diabetes(return_X_y=True)
+    X, y = (np.asarray(part) for part in load_diabetes(return_X_y=True))
     groups = 2 * (X[:, 0] > np.median(X[:, 0])) + (X[:, 1] > 0)
     X, y = X / X.std(axis=0), (y - y.mean()) / y.std()
     counts = np.bincount(groups)

@@ -56,7 +56,7 @@ def load(data: str) -> tuple[np.ndarray, np.ndarray]:
         "breast": datasets.load_breast_cancer,
         "digits": datasets.load_digits,
     }
-    X, y = loaders[data](return_X_y=True)
+    X, y = (np.asarray(part) for part in loaders[data](return_X_y=True))
     X = X / 16 if data == "digits" else (X - X.mean(axis=0)) / X.std(axis=0)
     return np.asarray(X, np.float32), np.asarray(y)
 

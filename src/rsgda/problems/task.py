@@ -23,6 +23,11 @@ class Task:
         merit: `merit(theta, v)`, the smaller the better, a callable pytree that can be compiled.
         gradients: how many of them a good run is given; a target is what it then reaches.
         floor: no target is below it, where rounding may be what decides.
+
+    >>> import rsgda
+    >>> made = rsgda.problems.task("toy-ABC-5-exact")
+    >>> bool(made.merit(made.theta, made.v) > 1), made.gradients
+    (True, 600)
     """
 
     name: str

@@ -65,7 +65,7 @@ def _cells(name: str, n: int, epsilon: float, scale: float) -> Task:
 def _digits(name: str) -> Task:
     from sklearn.datasets import load_digits
 
-    y = np.asarray(load_digits().data / 16, np.float32)
+    y = np.asarray(load_digits(return_X_y=True)[0], np.float32) / 16
     layers: Any = mlp((LATENT, *GENERATED, y.shape[1]), key=jr.key(0)).layers
     network = eqx.nn.Sequential([*layers, eqx.nn.Lambda(jax.nn.sigmoid)])
     problem, theta, v = generation(noise, y, network, epsilon=DIGITS_EPSILON, batch_size=BATCH)
