@@ -160,7 +160,7 @@ def picture(made: Rows) -> Figure:
         panel.axvline(1, color="0.7", linewidth=0.8, zorder=0)
         panel.axvline(NEAR, color="0.7", linewidth=0.8, zorder=0, linestyle=":")
         panel.set(
-            xscale="log", xlim=(0.3, 2 * MOST), ylim=(0, 1.02), title=f"{kind} iterate" if kind ==
+            xscale="log", xlim=(0.3, 2 * MOST), ylim=(-0.03, 1.03), title=f"{kind} iterate" if kind ==
             "last" else "averaged iterates", xlabel="gradients, in units of the best grid cell's",
         )  # fmt: skip
         panel.set_xticks([0.5, 1, 2, 3, 5, 10], ["0.5", "1", "2", "3", "5", "10"])
