@@ -30,7 +30,7 @@ from rsgda.moves import (
 )
 from rsgda.problem import Batch, Problem
 
-T = dict(c=0.1, a0=0.1, first=4, later=2, base=8, share=0.10, near=1e-3, p=0.5)
+T = dict(c=0.1, a0=0.1, later=2, base=7, span=60, share=0.10, evals=3, near=1e-3, p=0.5, couple=0.5, keepG=0.8, relax=0.5, floor=1e-3)
 
 
 class Memory(NamedTuple):
@@ -44,6 +44,8 @@ class Memory(NamedTuple):
     weighted: Array
     cosine: Array
     probes: Array
+    slack: Array
+    turn: Array
     origin: PyTree
     steep_theta: PyTree
     steep_v: PyTree
@@ -65,13 +67,14 @@ class Auto(Algorithm):
             p=jnp.full((), T["p"], dtype), alpha=zero, eta=zero, L_theta=zero, L_v=zero,
             drift=zero, travelled=zero, weighted=zero, cosine=zero,
             probes=jnp.zeros((), jnp.int32),
+            slack=jnp.full((), jnp.inf, dtype), turn=jnp.zeros((), jnp.int32),
             origin=state.theta, steep_theta=blank[0],
             steep_v=None if problem.separable else blank[1],
         )  # fmt: skip
         seen = blank[1]
         if problem.restart is not None:
             seen = Restarting(seen, seen)
-        return state._replace(memory=memory, ascent_state=seen)
+        return _started(problem, state._replace(memory=memory, ascent_state=seen))
 
     def step(self, problem: Problem, state: State) -> tuple[State, Info]:
         key_coin, key_batch = jr.split(jr.fold_in(state.key, state.step))
@@ -89,12 +92,11 @@ class Auto(Algorithm):
         )
         return new, spent(state, new)
 
-    def _wanted(self, state: State, first: Array) -> Array:
+    def _room(self, state: State) -> Array:
         m = state.memory
-        dtype = m.alpha.dtype
-        room = T["base"] + T["share"] * state.gradients.astype(dtype) - m.probes.astype(dtype)
-        later = jnp.where(room >= T["later"], T["later"], 0)
-        return jnp.where(first, T["first"], later).astype(jnp.int32)
+        k = state.gradients.astype(m.alpha.dtype)
+        probes = m.probes.astype(k.dtype)
+        return START + T["base"] * jnp.minimum(k / T["span"], 1) + T["share"] * k - probes
 
     def _descent(self, problem: Problem, state: State, key: Array) -> tuple[Change, Memory]:
         m = state.memory
@@ -102,26 +104,28 @@ class Auto(Algorithm):
         batch = draw(problem, state, key)
         v = problem.look(state.v, batch)
         value, g = problem.slope_theta(state.theta, v, batch)
-        first = state.descents == 0
         size = norm(g).astype(dtype)
+        mine = (m.turn % 4) == 1
+        wanted = jnp.where(mine & (self._room(state) >= 2), 2, 0)
         found = _probe(
             lambda theta: problem.slope_theta(theta, v, batch)[1],
             problem.project_theta, state.theta, g, m.steep_theta, m.L_theta,
-            jnp.where(first, 0, m.alpha * size),
-            self._wanted(state, first), jr.fold_in(key, 1), signed=True,
+            m.alpha * size, wanted, jr.fold_in(key, 1), signed=True,
         )
         L = found.L
         far = _distance(state.theta, m.origin).astype(dtype) ** 2 - m.travelled
         r2 = jnp.maximum(m.drift, far)
-        r2 = jnp.where(r2 > 0, r2, jnp.square(T["a0"] * size / _safe(L)))
+        reach = jnp.minimum(jnp.where(L > 0, 1 / _safe(L), jnp.inf), T["couple"] * m.slack)
+        r2 = jnp.where(r2 > 0, r2, jnp.square(T["a0"] * size * reach))
         S = m.weighted + r2 * size**2
         alpha = jnp.where(S > 0, r2 / jnp.sqrt(_safe(S)), 0)
-        alpha = jnp.where(L > 0, jnp.minimum(alpha, 1 / _safe(L)), alpha)
+        alpha = jnp.minimum(alpha, reach)
         change = descent_along(problem, state, (value, g), alpha)
         moved = _distance(change.theta, state.theta).astype(dtype)
         memory = m._replace(
             alpha=alpha, L_theta=L, drift=r2, weighted=S, travelled=m.travelled + moved**2,
             probes=m.probes + found.evals, steep_theta=found.u,
+            turn=m.turn + (wanted > 0).astype(jnp.int32),
         )  # fmt: skip
         return change, memory
 
@@ -132,16 +136,20 @@ class Auto(Algorithm):
         value, g = slope(problem, state, batch)
         v, seen = problem.look((state.v, state.ascent_state), batch)
         seen = seen.now if isinstance(seen, Restarting) else seen
-        first = state.ascents == 0
         size = norm(g).astype(dtype)
+        second = (m.turn % 2) == 0
+        mine = (m.turn % 4) != 1
+        wanted = jnp.where(mine & (self._room(state) >= jnp.where(second, 3, 2)), 2, 0)
         found = _probe(
             lambda at: _slope_at(problem, state, at, batch),
             problem.project_v, v, g, m.steep_v, m.L_v,
             jnp.where(m.L_v > 0, size / _safe(m.L_v), 0),
-            self._wanted(state, first), jr.fold_in(key, 1), signed=False,
+            jnp.where(second, 0, wanted), jr.fold_in(key, 1), signed=False,
         )
         L = found.L
-        eta = jnp.where(first, 1 / _safe(L), m.eta)
+        do = ((wanted > 0) & second).astype(jnp.int32)
+        slack = _couple(problem, state, batch, v, g, seen, L, do, m.slack)
+        eta = m.eta
         G = g
         if problem.project_v is not None:
             by = lambda x, g: x + eta.astype(x.dtype) * g  # noqa: E731
@@ -152,15 +160,60 @@ class Auto(Algorithm):
         change = ascent_along(
             problem, state._replace(ascent_state=None), batch, (value, g), eta
         )
-        seen = jax.tree.map(lambda new, old: jnp.where(new != 0, new, old), G, seen)
+        if T["keepG"]:
+            mix = lambda new, old: jnp.where(  # noqa: E731
+                new != 0, jnp.where(old != 0, T["keepG"] * old + (1 - T["keepG"]) * new, new), old
+            )
+        else:
+            mix = lambda new, old: jnp.where(new != 0, new, old)  # noqa: E731
+        seen = jax.tree.map(mix, G, seen)
         if isinstance(state.ascent_state, Restarting):
             seen = state.ascent_state._replace(now=seen)
         change = change._replace(ascent_state=seen)
         memory = m._replace(
-            eta=eta, L_v=L, cosine=cosine, probes=m.probes + found.evals,
+            eta=eta, L_v=L, cosine=cosine, probes=m.probes + found.evals + 3 * do,
+            slack=slack, turn=m.turn + (wanted > 0).astype(jnp.int32),
             steep_v=None if problem.separable else found.u,
         )  # fmt: skip
         return change, memory
+
+
+START = 11
+
+
+@jax.jit
+def _started(problem: Problem, state: State) -> State:
+    """Measure both curvatures and their coupling at the start."""
+    m = state.memory
+    dtype = m.alpha.dtype
+    ready = refresh(problem, state, True)
+    key = jr.fold_in(state.key, 2**31)
+    batch = draw(problem, ready, key)
+    v = problem.look(ready.v, batch)
+    _, g_theta = problem.slope_theta(ready.theta, v, batch)
+    _, g_v = slope(problem, ready, batch)
+    zero, three = jnp.zeros((), dtype), jnp.asarray(T["evals"])
+    of_v = _probe(
+        lambda at: _slope_at(problem, ready, at, batch),
+        problem.project_v, v, g_v, jax.tree.map(jnp.zeros_like, g_v), zero, zero, three,
+        jr.fold_in(key, 1), signed=False,
+    )  # fmt: skip
+    of_theta = _probe(
+        lambda theta: problem.slope_theta(theta, v, batch)[1],
+        problem.project_theta, ready.theta, g_theta, m.steep_theta, zero, zero, three,
+        jr.fold_in(key, 2), signed=True,
+    )  # fmt: skip
+    seen = jax.tree.map(jnp.zeros_like, g_v)
+    slack = _couple(
+        problem, ready, batch, v, g_v, seen, of_v.L, jnp.ones((), jnp.int32),
+        jnp.full((), jnp.inf, dtype),
+    )  # fmt: skip
+    memory = m._replace(
+        L_theta=of_theta.L, L_v=of_v.L, eta=1 / _safe(of_v.L), slack=slack,
+        steep_theta=of_theta.u, steep_v=None if problem.separable else of_v.u,
+        probes=jnp.full((), 5 + 2 * T["evals"], jnp.int32),
+    )  # fmt: skip
+    return state._replace(memory=memory, gradients=memory.probes)
 
 
 class _Found(NamedTuple):
@@ -203,7 +256,7 @@ def _probe(
         abs_l = norm(h).astype(dtype)
         delta1 = jnp.where(abs_l > 0, 0.1 * size / _safe(abs_l), 1e4 * delta)
         delta1 = jnp.where(jnp.isfinite(abs_l), delta1, 1e-2 * delta)
-        delta1 = jnp.where(known, delta, jnp.where(delta1 > 0, delta1, delta))
+        delta1 = jnp.where(known | (near > 0), delta, jnp.where(delta1 > 0, delta1, delta))
         ok = jnp.isfinite(abs_l) & (abs_l > 0)
         u = keep(ok, new, u)
         return u, delta1, jnp.where(jnp.isfinite(l), l, _l), u
@@ -214,6 +267,37 @@ def _probe(
     done = evals > 0
     last = keep(done, u, steep)
     return _Found(jnp.where(done, new, L), last, evals)
+
+
+def _couple(
+    problem: Problem, state: State, batch: Batch, v: PyTree, g: PyTree, seen: PyTree,
+    L: Array, do: Array, slack: Array,
+) -> Array:  # fmt: skip
+    dtype = L.dtype
+    u = _unit(jax.tree.map(lambda s, g: jnp.where(s != 0, s, g), seen, g))
+    delta = jnp.maximum(norm(g).astype(dtype) / _safe(L), T["near"] * norm(v).astype(dtype))
+    delta = jnp.where(L > 0, delta, T["near"] * norm(v).astype(dtype))
+    y = projected(problem.project_v, jax.tree.map(lambda x, u: x + delta.astype(x.dtype) * u, v, u))
+    d = jax.tree.map(jnp.subtract, y, v)
+    dist = norm(d).astype(dtype)
+    after = lax.fori_loop(0, do, lambda i, _: _slope_at(problem, state, y, batch), g)
+    m = -_dot(jax.tree.map(jnp.subtract, after, g), d, dtype) / _safe(dist**2)
+
+    def across(i: Array, at: tuple) -> tuple:
+        last, _ = at
+        here = keep(i == 0, v, y)
+        new = problem.slope_theta(state.theta, here, batch)[1]
+        return new, jax.tree.map(jnp.subtract, new, last)
+
+    blank = jax.tree.map(jnp.zeros_like, state.theta)
+    _, change = lax.fori_loop(0, 2 * do, across, (blank, blank))
+    b = norm(change).astype(dtype) / _safe(dist)
+    m = jnp.maximum(m, T["floor"] * L)
+    found = jnp.where(b > 0, m / _safe(b**2), jnp.inf)
+    found = jnp.where((do > 0) & (dist > 0) & (m > 0), found, slack)
+    # believed at once where smaller, slowly where larger
+    slower = jnp.exp((1-T["relax"]) * jnp.log(slack) + T["relax"] * jnp.log(jnp.minimum(found, 100 * slack)))
+    return jnp.where(jnp.isfinite(slack) & (found > slack), slower, found)
 
 
 def _random(key: Array, like: PyTree) -> PyTree:
