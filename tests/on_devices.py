@@ -38,7 +38,11 @@ ALGORITHMS = {
     "esgda": rsgda.ESGDA(m=3, **RATES),
     # mu so small that every step takes all of its ascents.
     "sgdmax": rsgda.SGDmax(delta=1e-9, max_ascents=4, mu=1e-6, **RATES),
+    "tiada": rsgda.TiAda(alpha=0.2, eta=0.2),
+    "extragradient": rsgda.Extragradient(**RATES),
+    "optimistic": rsgda.Optimistic(**RATES),
 }
+AT_ONCE = ("tiada", "optimistic")  # which refuse a v that starts again
 
 
 def shared_loss(theta, v, batch):
@@ -132,6 +136,8 @@ def cases():
     found = {}
     for name, problem in problems().items():
         for title, algorithm in ALGORITHMS.items():
+            if name == "restarted" and title in AT_ONCE:
+                continue
             found[f"{name} {title}"] = functools.partial(lambda given: given, problem), algorithm
     eta = transport.relative(0.5)
     found["matching rsgda"] = matched, rsgda.RSGDA(p=0.4, alpha=optax.adam(0.01), eta=eta)

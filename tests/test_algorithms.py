@@ -26,17 +26,39 @@ ALGORITHMS = [
     rsgda.ESGDA(m=2, alpha=optax.adam(0.02), eta=0.2),
     rsgda.SGDmax(delta=1e-3, alpha=0.02, eta=0.2, max_ascents=40),
     rsgda.SGDmax(delta=1e-3, alpha=0.02, eta=0.2, max_ascents=40, mu=4.0),
+    rsgda.TiAda(alpha=0.05, eta=0.3),
+    rsgda.Extragradient(alpha=0.02, eta=0.2),
+    rsgda.Extragradient(alpha=optax.adam(0.02), eta=decaying),
+    rsgda.Optimistic(alpha=0.02, eta=0.2),
+    rsgda.Optimistic(alpha=decaying, eta=optax.adam(0.05)),
 ]
 QUICK = [ALGORITHMS[0], ALGORITHMS[6]]
+# What is particular to these: two gradients that move nobody, and what rows of v remember.
+ALSO = {
+    "TiAda": testing.check_counters,
+    "Extragradient": testing.check_counters,
+    "Optimistic": testing.check_resume,
+}
 
 
-@pytest.mark.parametrize("check", testing.CONTRACT, ids=lambda check: check.__name__)
+def is_quick(algorithm, check):
+    """Say whether it is in the default run: all of two algorithms, and one check of some."""
+    also = ALSO.get(type(algorithm).__name__) is check and isinstance(algorithm.eta, float)
+    return algorithm in QUICK or also
+
+
 @pytest.mark.parametrize(
-    "algorithm",
-    # One with a fixed number of gradients and one without are quick enough.
-    [pytest.param(one, marks=[] if one in QUICK else pytest.mark.slow) for one in ALGORITHMS],
-    ids=repr,
-)
+    ("algorithm", "check"),
+    [
+        pytest.param(
+            one, check,
+            id=f"{one!r}-{check.__name__}",
+            marks=[] if is_quick(one, check) else pytest.mark.slow,
+        )
+        for one in ALGORITHMS
+        for check in testing.CONTRACT
+    ],
+)  # fmt: skip
 def test_contract(algorithm, check):
     check(algorithm)
 

@@ -17,7 +17,7 @@ import pytest
 from killed_run import assert_same, prepared_loss, rich, slowly
 
 import rsgda
-from rsgda import ESGDA, RSGDA, SGDA, SGDmax, Status
+from rsgda import ESGDA, RSGDA, SGDA, Extragradient, Optimistic, SGDmax, Status, TiAda
 from rsgda.drive import checkpoint as checkpoint_module
 from rsgda.drive.checkpoint import Checkpoint
 
@@ -94,11 +94,15 @@ CASES = {
     "esgda": lambda: toy(ESGDA(m=2, alpha=0.1, eta=0.3)),
     "sgdmax-exact": lambda: toy(SGDmax(delta=1e-3, alpha=0.1, eta=0.3), TOY),
     "sgdmax": lambda: toy(SGDmax(delta=1e-2, alpha=0.1, eta=0.2, max_ascents=9)),
+    "tiada": lambda: toy(TiAda()),
+    "extragradient": lambda: toy(Extragradient(alpha=0.1, eta=0.3)),
     "schedules": lambda: toy(SGDA(alpha=decay, eta=slowly)),
     "adam": lambda: toy(RSGDA(p=0.4, alpha=optax.adam(0.1), eta=optax.adam(0.05))),
     "noise": lambda: toy(SGDA(alpha=NOISE, eta=0.3)),
     "rows": lambda: rows(RSGDA(p=0.4, alpha=optax.adam(0.1), eta=optax.adam(0.05))),
     "rows-esgda": lambda: rows(ESGDA(m=3, alpha=slowly, eta=optax.sgd(0.1, momentum=0.9))),
+    "rows-optimistic": lambda: rows(Optimistic(alpha=slowly, eta=optax.adam(0.05))),
+    "rows-tiada": lambda: rows(TiAda()),
     "prepare": lambda: Case(
         rsgda.Problem(prepared_loss, prepare=jnp.sin), RSGDA(p=0.3, alpha=0.1, eta=0.2),
         jnp.full(3, 0.7), jnp.zeros(3),

@@ -122,6 +122,9 @@ def test_no_copy_of_v_in_the_program():
         rsgda.RSGDA(p=0.5, alpha=0.1, eta=optax.adam(0.1)),
         rsgda.ESGDA(m=3, alpha=0.1, eta=0.1),
         rsgda.SGDmax(delta=0.1, alpha=0.1, eta=0.1),
+        rsgda.TiAda(),
+        rsgda.Extragradient(alpha=0.1, eta=0.1),
+        rsgda.Optimistic(alpha=0.1, eta=0.1),
     ):
         state = own(algorithm.init(large, jnp.zeros(width), data[0], KEY))
         program = _advance.lower(large, freeze_numbers(algorithm), state, np.int32(5)).compile()

@@ -23,6 +23,10 @@ ALGORITHMS = [
     rsgda.SGDA(alpha=0.05, eta=0.3),
     rsgda.SGDmax(delta=1e-2, alpha=0.05, eta=0.3, mu=TOY.mu, max_ascents=50),
     rsgda.RSGDA(p=0.4, alpha=optax.adam(0.05), eta=0.3),
+    rsgda.TiAda(power_theta=0.7),
+    rsgda.TiAda(alpha=0.5, eta=2.0),
+    rsgda.Extragradient(alpha=0.05, eta=0.3),
+    rsgda.Optimistic(alpha=0.05, eta=0.3),
 ]
 
 
@@ -54,7 +58,7 @@ def test_rows_are_single_runs(together, monkeypatch):
     table = rsgda.sweep(
         TOY.problem, ALGORITHMS, *TOY.start(), keys=KEYS, steps=50, every=20, record=phi
     )
-    assert table.history["phi"].shape == (8, 3, 3)
+    assert table.history["phi"].shape == (len(ALGORITHMS), 3, 3)
     check_rows(table, ALGORITHMS, TOY.problem, TOY.start(), 50, 20, phi)
 
 

@@ -93,6 +93,19 @@ CASES = {
         "`max_ascents` must be a whole number, at least 1",
         "0",
     ),
+    "tiada optax": (
+        lambda: rsgda.TiAda(alpha=optax_sgd()),
+        "`alpha` must be a positive number or a schedule `k -> value`, which TiAda divides",
+        "optax(",
+    ),
+    "tiada powers": (
+        lambda: rsgda.TiAda(power_theta=0.3),
+        "`power_theta` must be above `power_v`, which is 0.4",
+        "0.3",
+    ),
+    "tiada power": (lambda: rsgda.TiAda(power_v=0), "`power_v` must lie in (0, 1)", "0"),
+    "extragradient": (lambda: rsgda.Extragradient(alpha=0, eta=1), "`alpha` must be a pos", "0"),
+    "optimistic": (lambda: rsgda.Optimistic(alpha=1, eta=None), "`eta` must be a pos", "None"),
     "schedule shape": (
         lambda: solve(algorithm=rsgda_with(alpha=lambda k: jnp.ones(2))),
         "`alpha` as a schedule must return a finite scalar",

@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from rsgda import transport as transport
     from rsgda.algorithms.auto import Auto as Auto
     from rsgda.algorithms.esgda import ESGDA as ESGDA
+    from rsgda.algorithms.extragradient import Extragradient as Extragradient
+    from rsgda.algorithms.optimistic import Optimistic as Optimistic
     from rsgda.algorithms.rsgda import RSGDA as RSGDA
     from rsgda.algorithms.sgda import SGDA as SGDA
     from rsgda.algorithms.sgdmax import SGDmax as SGDmax
+    from rsgda.algorithms.tiada import TiAda as TiAda
     from rsgda.drive.folder import CheckpointError as CheckpointError
     from rsgda.drive.folder import CheckpointMismatch as CheckpointMismatch
     from rsgda.drive.result import Result as Result
@@ -43,7 +46,9 @@ _HOMES = {
     "CheckpointMismatch": "drive.folder",
     "ConcavityWarning": "inner",
     "ESGDA": "algorithms.esgda",
+    "Extragradient": "algorithms.extragradient",
     "Info": "moves",
+    "Optimistic": "algorithms.optimistic",
     "Phi": "inner",
     "Problem": "problem",
     "RSGDA": "algorithms.rsgda",
@@ -53,6 +58,7 @@ _HOMES = {
     "State": "moves",
     "Status": "drive.result",
     "Table": "drive.sweep",
+    "TiAda": "algorithms.tiada",
     "phi": "inner",
     "solve": "drive.solve",
     "sweep": "drive.sweep",

@@ -12,6 +12,7 @@ from rsgda._trees import PyTree, freeze, is_float_array, thaw
 
 Schedule = Callable[[Array], Any]
 Step = Any  # a number, a schedule k -> value, or an optax.GradientTransformation
+Slope = tuple[Array, PyTree]  # a loss and its gradient
 
 
 def size(step: Step, k: Array) -> Array:

@@ -16,7 +16,7 @@ from rsgda._checks import is_optimiser
 from rsgda._names import short
 from rsgda._split import Split, put_rows
 from rsgda._trees import PyTree, Static, freeze, freeze_values, thaw
-from rsgda._update import Step, is_moderate, is_sound, keep, moved, projected, size
+from rsgda._update import Slope, Step, is_moderate, is_sound, keep, moved, projected, size
 from rsgda.problem import Batch, Problem
 
 DESCENT_REFUSED, ASCENT_REFUSED = 1, 2
@@ -199,9 +199,7 @@ def descent(
     return descent_along(problem, state, slope, alpha)
 
 
-def descent_along(
-    problem: Problem, state: State, slope: tuple[Array, PyTree], alpha: Step
-) -> Change:
+def descent_along(problem: Problem, state: State, slope: Slope, alpha: Step) -> Change:
     """Return what a descent changes whose loss and gradient are known."""
     value, gradient = slope
     theta, descent_state = moved(
@@ -269,9 +267,7 @@ def draw(problem: Problem, state: State, key: Array) -> Batch:
     return problem.draw(key)
 
 
-def slope(
-    problem: Problem, at: State, batch: Batch, *, summed: bool = True
-) -> tuple[Array, PyTree]:
+def slope(problem: Problem, at: State, batch: Batch, *, summed: bool = True) -> Slope:
     """Return the loss of a batch and its gradient in v, at a state."""
     prepared = at.theta
     if problem.prepare is not None and at.prepared is not None:
@@ -279,9 +275,7 @@ def slope(
     return problem.slope_v(prepared, problem.look(at.v, batch), batch, summed=summed)
 
 
-def ascent_along(
-    problem: Problem, state: State, batch: Batch, slope: tuple[Array, PyTree], eta: Step
-) -> Change:
+def ascent_along(problem: Problem, state: State, batch: Batch, slope: Slope, eta: Step) -> Change:
     """Return what an ascent changes whose loss and gradient on the batch are known."""
     value, gradient = slope
     old, old_state = problem.look((state.v, state.ascent_state), batch)

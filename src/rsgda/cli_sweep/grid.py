@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import rsgda.algorithms.esgda
+import rsgda.algorithms.extragradient
+import rsgda.algorithms.optimistic
 import rsgda.algorithms.rsgda
 import rsgda.algorithms.sgda
 import rsgda.algorithms.sgdmax
+import rsgda.algorithms.tiada
 from rsgda.cli_sweep.ready import READY
 from rsgda.problem import Problem
 
@@ -24,6 +27,9 @@ ALGORITHMS: dict[str, Any] = {
     "SGDA": rsgda.algorithms.sgda.SGDA,
     "ESGDA": rsgda.algorithms.esgda.ESGDA,
     "SGDmax": rsgda.algorithms.sgdmax.SGDmax,
+    "TiAda": rsgda.algorithms.tiada.TiAda,
+    "Extragradient": rsgda.algorithms.extragradient.Extragradient,
+    "Optimistic": rsgda.algorithms.optimistic.Optimistic,
 }
 MOST_SEED = 2**32
 EVERY = 1_000  # as in `sweep`

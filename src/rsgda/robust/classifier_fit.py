@@ -10,7 +10,7 @@ from jax import Array, lax
 
 from rsgda import _checks
 from rsgda._trees import PyTree, thaw
-from rsgda.algorithms import ESGDA, RSGDA, SGDA
+from rsgda.algorithms import ESGDA, RSGDA, SGDA, Extragradient, Optimistic, TiAda
 from rsgda.moves import Algorithm, Info, State, Step, descent, spent, start
 from rsgda.problem import Problem
 from rsgda.robust.classifier_network import losses, pieces
@@ -47,7 +47,10 @@ def length(
 def _gradients(algorithm: Any) -> float:
     if isinstance(algorithm, ESGDA):
         return int(algorithm.m) + 1
-    return 2 if isinstance(algorithm, SGDA) else 1  # what SGDmax will spend is not known
+    if isinstance(algorithm, Extragradient):
+        return 4
+    # What SGDmax will spend is not known.
+    return 2 if isinstance(algorithm, SGDA | TiAda | Optimistic) else 1
 
 
 def _minibatches(algorithm: Any) -> float:

@@ -12,12 +12,13 @@ import numpy as np
 from rsgda import _model_file
 from rsgda._names import short
 from rsgda._trees import is_number
-from rsgda.algorithms import ESGDA, RSGDA, SGDA, SGDmax
+from rsgda.algorithms import ESGDA, RSGDA, SGDA, Extragradient, Optimistic, SGDmax, TiAda
 from rsgda.robust import classifier_network as made
 from rsgda.robust.classifier_door import SETTINGS
 from rsgda.robust.penalty import check_range
 
-ALGORITHMS = {kind.__name__: kind for kind in (RSGDA, SGDA, ESGDA, SGDmax)}
+KINDS = (RSGDA, SGDA, ESGDA, SGDmax, TiAda, Extragradient, Optimistic)
+ALGORITHMS = {kind.__name__: kind for kind in KINDS}
 FITTED = {"n_features_in_": int, "n_iter_": int, "status_": str, "network_name_": str}
 KIND = _model_file.Kind("rsgda.robust.RobustClassifier", "classifier")
 HISTORY = "history."
