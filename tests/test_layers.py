@@ -18,6 +18,7 @@ LAYERS = [
         "_lanczos",
         "_model_file",
         "_names",
+        "_trace",
         "_trees",
     ],  # helpers, which import none
     ["_split"],
