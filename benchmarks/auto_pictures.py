@@ -16,8 +16,8 @@ OUT = Path(__file__).resolve().parents[1] / "docs" / "images"
 STEPS = 3_000
 PICTURES = {
     # v has a slow direction, so that m / b^2 is far below 1 / L of theta.
-    "auto-slack": Toy(kinds="A", kappa=30.0, L=400.0),
-    # theta starts where its steps are too short, and drifts.
+    "auto-slack": Toy(kinds="ABC", kappa=100.0, L=400.0),
+    # phi falls for ever: theta drifts on and on.
     "auto-drift": Toy(kinds="D", kappa=5.0),
     # Noise in v: eta falls below 1 / L of v.
     "auto-noise": Toy(kinds="ABC", kappa=5.0, s=0.3, t=0.3),

@@ -60,7 +60,7 @@ def steepest(
         step: how long the player's next step is about, which a probe is not to be shorter than.
         rounds: how many gradients to spend; none leaves all as it was.
         key: for a direction where there is none.
-        signed: count curvature upwards only, where L is known: downwards no step is too long.
+        signed: where L is known, count of curvature downwards, where no step is too long, a tenth.
     """
     L = known.L
     dtype = L.dtype
@@ -82,7 +82,7 @@ def steepest(
         found = along
         if signed:
             upwards = dot(unit(way), change, dtype) / positive(far)
-            found = jnp.where(told & (L > 0), jnp.maximum(upwards, 0), along)
+            found = jnp.where(told & (L > 0), jnp.maximum(upwards, along / FASTEST), along)
         # Of a player that is zero nothing says how far to go: not so far that all bends, and
         # farther where all is rounding.
         other = jnp.where(told, PART * size / positive(along), 100 * delta)

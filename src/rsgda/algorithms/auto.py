@@ -33,6 +33,7 @@ FIRST = 3  # power iterations for either player at the start
 START = 5 + 2 * FIRST  # gradients that are spent before the first step
 EARLY, WITHIN = 12, 60  # more gradients for probes, while the first so many are spent
 SHARE = 0.1  # of the gradients, for probes later on
+MOST = 0.15  # of a run's, for all of them
 SMALL = 0.1  # of the longest step that is allowed: the first one
 OUTRUN = 1.5  # times m / b^2: the longest step of theta that v can follow
 GAIN = 0.1  # by how much a cosine of one raises the logarithm of eta
@@ -251,11 +252,12 @@ class Auto(Algorithm):
         """Say whether a probe that costs so many gradients may be made now."""
         dtype = state.memory.alpha.dtype
         k = state.gradients.astype(dtype)
-        early = jnp.asarray(EARLY, dtype)
+        early, share = jnp.asarray(EARLY, dtype), jnp.asarray(SHARE, dtype)
         if self.budget is not None:
-            left = (0.15 - SHARE) * jnp.asarray(self.budget).astype(dtype) - START
-            early = jnp.clip(left, 0, EARLY)
-        most = START + early * jnp.minimum(k / WITHIN, 1) + SHARE * k
+            budget = jnp.asarray(self.budget).astype(dtype)
+            share = jnp.minimum(share, MOST - START / budget)
+            early = jnp.clip((MOST - share) * budget - START, 0, EARLY)
+        most = START + early * jnp.minimum(k / WITHIN, 1) + share * k
         return state.memory.probes.astype(dtype) + cost <= most
 
 
