@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rsgda import testing as testing
     from rsgda import theory as theory
     from rsgda import transport as transport
+    from rsgda.algorithms.auto import Auto as Auto
     from rsgda.algorithms.esgda import ESGDA as ESGDA
     from rsgda.algorithms.extragradient import Extragradient as Extragradient
     from rsgda.algorithms.optimistic import Optimistic as Optimistic
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 # Where each public name lives. They are imported when first used, so that the command line can
 # answer `--help` without waiting for JAX.
 _HOMES = {
+    "Auto": "algorithms.auto",
     "CheckpointError": "drive.folder",
     "CheckpointMismatch": "drive.folder",
     "ConcavityWarning": "inner",

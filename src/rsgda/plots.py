@@ -13,6 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from rsgda._trace import columns, draw_trace
 from rsgda.theory.cost import BestP
 from rsgda.theory.plan import Plan, whole_times
 from rsgda.theory.rival import GDA
@@ -89,6 +90,26 @@ def overview(plans: Plans, best: BestP | None = None, ks: Any = None) -> Figure:
     left, right = figure.subplots(1, 2, width_ratios=(1.75, 1))
     draw_bounds(left, _named(plans), ks)
     draw_cost(right, _best(best))
+    return figure
+
+
+def trace(result: Any) -> Figure:
+    """Draw the steps that `Auto` found against gradients, with the signals that moved them.
+
+    Args:
+        result: a run with `record=rsgda.record.steps()`.
+
+    >>> import jax, rsgda
+    >>> toy = rsgda.problems.Toy(kinds="B", kappa=5.0)
+    >>> result = rsgda.solve(toy.problem, rsgda.Auto(), *toy.start(), key=jax.random.key(0),
+    ...     steps=50, every=5, record=rsgda.record.steps())
+    >>> len(trace(result).axes)
+    3
+    """
+    found, figure = columns(result), Figure(figsize=(8.5, 7.5), layout="constrained")
+    axes = figure.subplots(3, 1, sharex=True, height_ratios=(2, 1, 1))
+    draw_trace(axes, found, COLOURS)
+    list(map(tidy, axes))
     return figure
 
 

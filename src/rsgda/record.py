@@ -24,7 +24,7 @@ from rsgda.moves import State
 from rsgda.problem import Problem
 from rsgda.whole import Whole, whole
 
-__all__ = ["gradient_norms", "phi", "stationarity"]
+__all__ = ["gradient_norms", "phi", "stationarity", "steps"]
 
 OWN = 2**32 - 1  # folded into the run's key; its steps fold in less than 2^31
 CROSS_STEPS = 20  # of Lanczos, for a norm
@@ -145,6 +145,45 @@ def gradient_norms(
     _checks.positive("step", step)
     _checks.whole("batches", batches, 1)
     return _GradientNorms(float(step), _limit(stop_below, least=0.0), int(batches))
+
+
+def steps(also: Any = None) -> "_Steps":
+    """Record the steps that an algorithm has found, and the signals that moved them.
+
+    The history gets what `state.memory.shown()` returns: of `Auto`, the fields of its Info.
+    `rsgda.plots.trace` draws them.
+
+    Args:
+        also: another record function, whose values are recorded too.
+
+    >>> import jax, rsgda
+    >>> toy = rsgda.problems.Toy(kinds="B", kappa=5.0)
+    >>> result = rsgda.solve(
+    ...     toy.problem, rsgda.Auto(), *toy.start(), key=jax.random.key(0), steps=50, every=10,
+    ...     record=steps(also=gradient_norms()),
+    ... )
+    >>> bool(result.history["eta"][-1] * result.history["L_v"][-1] <= 1.001)
+    True
+
+    Source: none in the paper, whose steps are given.
+    """
+    if also is not None:
+        _checks.function("also", also)
+    return _Steps(also)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Steps:
+    also: Any
+
+    def __call__(self, problem: Problem, state: State) -> dict[str, Any]:
+        if not hasattr(state.memory, "shown"):
+            raise ValueError(
+                "`record` is rsgda.record.steps(), which needs an algorithm that finds its steps, "
+                "such as rsgda.Auto()."
+            )
+        values = {} if self.also is None else self.also(problem, state)
+        return {**state.memory.shown(), **values}
 
 
 @dataclasses.dataclass(frozen=True)

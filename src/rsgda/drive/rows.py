@@ -27,13 +27,18 @@ class Rows(NamedTuple):
 
 def begin(problem: Problem, block: Block, theta: PyTree, v: PyTree) -> Rows:
     """Give each row its own copy of what it changes; what rows have in common stays single."""
-    key = block.keys if "key" in block.shared else block.keys[0]
-    one = block.first.init(problem, theta, v, key)._replace(key=block.keys)
-    shape = (len(block.members),)
-    if "key" not in block.shared:
-        shape = (len(block.places), *shape)
-    stacked = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*shape, *leaf.shape)), one)
-    state = own(stacked._replace(key=one.key, step=one.step))
+    members = len(block.members)
+    shape = (members,) if "key" in block.shared else (len(block.places), members)
+    keys = [block.keys] if "key" in block.shared else list(block.keys)
+    # Each key has a start of its own: an algorithm may draw minibatches before its first step.
+    each = [block.first.init(problem, theta, v, key)._replace(key=None) for key in keys]
+
+    def spread(*leaves: Array) -> Array:
+        all_ = leaves[0] if "key" in block.shared else jnp.expand_dims(jnp.stack(leaves), 1)
+        return jnp.broadcast_to(all_, (*shape, *leaves[0].shape))
+
+    stacked = jax.tree.map(spread, *each)
+    state = own(stacked._replace(key=block.keys, step=each[0].step))
     return Rows(state, jnp.zeros(shape, jnp.int32))
 
 

@@ -143,6 +143,11 @@ class Toy:
         c = self._constants(theta)
         return jax.grad(lambda x: self._along_theta(x, c, c.square_phi).sum())(theta)
 
+    def gap(self, theta: jax.Array, v: jax.Array) -> jax.Array:
+        """What F(theta, v) lacks to the maximum over v; nothing cancels in it."""
+        c = self._constants(theta, v)
+        return (0.5 * c.m * jnp.square(v - self.v_star(theta))).sum()
+
     @property
     def d(self) -> int:
         """Number of coordinates."""
