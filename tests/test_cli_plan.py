@@ -325,4 +325,4 @@ def test_findings_are_not_cut_off(capsys, monkeypatch, tmp_path):
     told.reports([Report("theory", tmp_path, ("a.csv",), (finding,), 1.0)], tmp_path / "a.html")
     printed = capsys.readouterr().out
     assert "…" not in printed
-    assert name in "".join(line.split("│")[2].strip() for line in printed.splitlines()[3:-2])
+    assert name in "".join(line.split("│")[2].strip() for line in printed.splitlines()[3:-3])
