@@ -1,6 +1,7 @@
 """Figure 3 and cells of known pairs: what is run, scored, judged and drawn."""
 
 import json
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -56,6 +57,23 @@ def test_what_figure_3_shows(end, mixed, verdict):
     found = fig3.findings(scores, mixed)
     assert [finding.verdict for finding in found] == [verdict]
     assert "12.3 %" in fig3.findings(scores | {"right": 0.123}, mixed)[1].numbers
+
+
+def test_runs_of_figure_4_that_are_written_are_not_run_again(tmp_path):
+    results = Path(__file__).resolve().parents[1] / "results"
+    folder = tmp_path / "fig4"
+    folder.mkdir()
+    for name in ("fig4.csv", "manifest.json"):
+        (folder / name).write_bytes((results / "fig4" / name).read_bytes())
+    given = json.loads((folder / "manifest.json").read_text())["settings"]
+    curves = fig3.written(tmp_path, given | {"alphas": tuple(given["alphas"])})
+    assert len(curves) == 6 * given["seeds"]
+    assert fig3.best_run(curves).cell == Cell(Method(p=0.95), 0.1, 0)
+    # Other settings, another table or none are other runs.
+    assert fig3.written(tmp_path, given | {"steps": 1}) is None
+    (folder / "fig4.csv").write_bytes(b"algorithm\n")
+    assert fig3.written(tmp_path, given) is None
+    assert fig3.written(tmp_path / "nowhere", given) is None
 
 
 def test_gated_types_under_the_names_of_rna():

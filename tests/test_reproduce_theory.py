@@ -250,7 +250,7 @@ def verdict(measured):
 def test_the_order_of_alpha():
     measured = theory_claims.steps_over_p()
     assert verdict(measured) == "holds"
-    wrong = measured._replace(values={"low": 0.1, "high": 0.3})
+    wrong = measured._replace(values={"low": 0.1, "high": 0.31})
     assert verdict(wrong) == "does not hold"
 
 
