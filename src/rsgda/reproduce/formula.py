@@ -107,7 +107,7 @@ def _command(name: str, tokens: list[str]) -> str:
     if name in SIGNS:
         return f'<mo stretchy="false">{SIGNS[name]}</mo>' if name in FENCES else _sign(name)
     if name in NAMES:
-        return f'<mi>{name}</mi><mspace width="0.17em"/>'
+        return f'<mo form="prefix" lspace="0.17em" rspace="0.17em">{name}</mo>'
     if name == "frac":
         above, below = _argument(tokens), _argument(tokens)
         return f"<mfrac>{above}{below}</mfrac>"

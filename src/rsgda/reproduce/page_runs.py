@@ -15,7 +15,7 @@ from rsgda.reproduce.page_claims import listed
 from rsgda.reproduce.page_words import pretty
 from rsgda.reproduce.registry import TARGETS
 
-WIDE, COLOURS = 1_400, 128  # pixels and colours of a picture in the report
+WIDE, COLOURS = 1_400, 192  # pixels and colours of a picture in the report
 KINDS = (".csv", ".pdf", ".png", ".json")
 
 
@@ -62,7 +62,9 @@ def small(path: Path) -> bytes | None:
         high = round(rgb.height * WIDE / rgb.width)
         rgb = rgb.resize((WIDE, high), Image.Resampling.LANCZOS)
     file = io.BytesIO()
-    rgb.quantize(COLOURS, dither=Image.Dither.NONE).save(file, "png", optimize=True)
+    # The few colours of lines must stay what they are, whatever the shades of bands are.
+    few = rgb.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    few.save(file, "png", optimize=True)
     return file.getvalue()
 
 
