@@ -37,7 +37,7 @@ def fake(monkeypatch):
 
     def install(function, name="fake"):
         module = types.ModuleType(f"rsgda.reproduce.{name}")
-        module.run = function
+        module.run, module.judge = function, judge
         monkeypatch.setitem(sys.modules, module.__name__, module)
         TARGETS[name] = Target("nothing", name)
 
@@ -48,8 +48,13 @@ def fake(monkeypatch):
 
 def result(scale, tell, work):
     tell(0.5, "half way")
-    finding = Finding("[b]this[/b] against that", f"1.5 % at {scale}", "holds")
-    return Outcome({"a.csv": b"x\n1\n", "a.txt": b"words"}, {"seed": 0}, (finding,))
+    return Outcome({"a.csv": b"x\n1\n", "a.txt": b"words"}, {"seed": 0, "scale": scale})
+
+
+def judge(tables, settings):
+    value = tables["a.csv"][0]["x"]
+    finding = Finding("[b]this[/b] against that", f"{value}.5 % at {settings['scale']}", "holds")
+    return [finding]
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["reproduce", "--help"], ["--version"]])
@@ -105,7 +110,7 @@ def test_targets_run_that_are_named(names, fake, tmp_path):
         fake(result, name)
     shown = run("reproduce", *names, "--out", tmp_path)
     assert shown.exit_code == 0, shown.output
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+    assert {path.name for path in tmp_path.iterdir()} == {*names, "report.html"}
 
 
 def test_a_file_has_lines_now_and_then_in_place_of_a_bar(fake, tmp_path, monkeypatch):

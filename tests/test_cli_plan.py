@@ -11,7 +11,8 @@ from test_cli import HEAVY, python
 from typer.testing import CliRunner
 
 from rsgda import _planned, theory
-from rsgda.cli import _show, app
+from rsgda.cli import app
+from rsgda.cli_reproduce import told
 from rsgda.reproduce.outcome import Finding
 from rsgda.reproduce.runner import Report
 
@@ -321,7 +322,7 @@ def test_findings_are_not_cut_off(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("COLUMNS", "60")
     name = "interpolation_almost_sure_with_a_name_that_is_long"
     finding = Finding(f"{name}: holds", "some numbers", "holds")
-    _show([Report("theory", tmp_path, ("a.csv",), (finding,), 1.0)])
+    told.reports([Report("theory", tmp_path, ("a.csv",), (finding,), 1.0)], tmp_path / "a.html")
     printed = capsys.readouterr().out
     assert "…" not in printed
-    assert name in "".join(line.split("│")[2].strip() for line in printed.splitlines()[3:-2])
+    assert name in "".join(line.split("│")[2].strip() for line in printed.splitlines()[3:-3])

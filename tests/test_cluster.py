@@ -264,9 +264,10 @@ def test_only_targets_with_a_grid_are_given_the_client(calm, tmp_path, monkeypat
 
     def run(scale, tell, work=None, client=None):
         given.append((client and client.scheduler.address, work.is_absolute()))
-        return Outcome({}, {}, ())
+        return Outcome({}, {})
 
     monkeypatch.setattr(registry.Target, "load", lambda self: run)
+    monkeypatch.setattr(registry.Target, "judge", lambda *_: ())
     monkeypatch.chdir(tmp_path)
     address = calm.scheduler.address
     done = CliRunner().invoke(app, ["reproduce", "toy", "fig2", "--out", "x", "--cluster", address])

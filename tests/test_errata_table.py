@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from rsgda.reproduce.errata import ERRATA
+
 ROOT = Path(__file__).resolve().parents[1]
 ROW = re.compile(r"^\| (\d+) \|.*\| (?:\[test\]\(errata\.md#erratum-(\d\d)\)|(reading)) \|$")
 
@@ -43,3 +45,20 @@ def test_the_page_prints_the_files_of_all_tests():
         if re.search(r"^def test_erratum_\d\d_", path.read_text(), re.M)
     }
     assert printed == holding
+
+
+def test_the_report_has_the_same_table():
+    table = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8").partition("## Errata")[2]
+    written = [
+        [cell.strip() for cell in line.strip("| ").split(" | ")][:4]
+        for line in table.splitlines()
+        if ROW.match(line)
+    ]
+    assert written == [[f"{e.number}", e.where, e.paper, e.right] for e in ERRATA]
+
+
+def test_the_report_names_the_tests():
+    for erratum in ERRATA:
+        path = ROOT / "tests" / erratum.file
+        named = re.findall(rf"^def test_erratum_{erratum.number:02d}_(\w+)", path.read_text(), re.M)
+        assert tuple(named) == erratum.tests

@@ -31,7 +31,7 @@ LAYERS = [
     ["singlecell", "problems"],
     ["reproduce"],
     ["cli_cache", "cli_output", "cli_progress"],
-    ["cli_launch", "cli_match", "cli_robust", "cli_sweep"],
+    ["cli_launch", "cli_match", "cli_reproduce", "cli_robust", "cli_sweep"],
     ["cli"],
     ["__main__"],
 ]

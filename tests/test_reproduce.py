@@ -27,7 +27,7 @@ def test_each_target_has_all_scales(name):
 
 
 def outcome(scale, tell, work=None):
-    return runner.Outcome({"a.csv": b"new", "b.csv": b"new"}, {}, ())
+    return runner.Outcome({"a.csv": b"new", "b.csv": b"new"}, {})
 
 
 def test_a_folder_that_cannot_be_is_noticed_before_the_run(tmp_path, monkeypatch):
@@ -40,6 +40,7 @@ def test_a_folder_that_cannot_be_is_noticed_before_the_run(tmp_path, monkeypatch
 def test_a_write_that_fails_leaves_whole_files(tmp_path, monkeypatch):
     folder = tmp_path / "toy"
     monkeypatch.setattr(registry.Target, "load", lambda _: outcome)
+    monkeypatch.setattr(registry.Target, "judge", lambda *_: ())
     runner.reproduce("toy", scale="quick", out=tmp_path, tell=quiet)
     for path in folder.iterdir():
         path.write_bytes(b"old")

@@ -1,6 +1,7 @@
 """Figure 3 and cells of known pairs: what is run, scored, judged and drawn."""
 
 import json
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -10,9 +11,10 @@ from rsgda.reproduce import fig3, paired
 from rsgda.reproduce.match_cells import Curve, mapped_by
 from rsgda.reproduce.match_setting import Cell, Clouds, Method, Scale, coarse, load, network
 from rsgda.reproduce.match_target import SCALES
+from rsgda.reproduce.outcome import FAILS, HOLDS, OPEN
 from rsgda.reproduce.paired_setting import METHODS, PAIRS, Set, known, simulated
 from rsgda.reproduce.paired_setting import Scale as PairedScale
-from rsgda.reproduce.robust_numbers import FAILS, HOLDS, OPEN
+from rsgda.reproduce.stored import tables
 
 ALONE, LABELS, KNOWN_PAIRS = METHODS
 
@@ -51,9 +53,27 @@ def test_the_best_run_is_the_lowest_of_those_that_ended():
     ],
 )
 def test_what_figure_3_shows(end, mixed, verdict):
-    found = fig3.findings(curve(end), mixed, float("nan"))
+    scores = dict(zip(fig3.SCORES, (9.0, end, 0.1, float("nan")), strict=True))
+    found = fig3.findings(scores, mixed)
     assert [finding.verdict for finding in found] == [verdict]
-    assert "12.3 %" in fig3.findings(curve(end), mixed, 0.123)[1].numbers
+    assert "12.3 %" in fig3.findings(scores | {"right": 0.123}, mixed)[1].numbers
+
+
+def test_runs_of_figure_4_that_are_written_are_not_run_again(tmp_path):
+    results = Path(__file__).resolve().parents[1] / "results"
+    folder = tmp_path / "fig4"
+    folder.mkdir()
+    for name in ("fig4.csv", "manifest.json"):
+        (folder / name).write_bytes((results / "fig4" / name).read_bytes())
+    given = json.loads((folder / "manifest.json").read_text())["settings"]
+    curves = fig3.written(tmp_path, given | {"alphas": tuple(given["alphas"])})
+    assert len(curves) == 6 * given["seeds"]
+    assert fig3.best_run(curves).cell == Cell(Method(p=0.95), 0.1, 0)
+    # Other settings, another table or none are other runs.
+    assert fig3.written(tmp_path, given | {"steps": 1}) is None
+    (folder / "fig4.csv").write_bytes(b"algorithm\n")
+    assert fig3.written(tmp_path, given) is None
+    assert fig3.written(tmp_path / "nowhere", given) is None
 
 
 def test_gated_types_under_the_names_of_rna():
@@ -91,7 +111,7 @@ def test_figure_3_goes_along_the_best_run(tmp_path, monkeypatch, in_float32):
     told = []
     found = fig3.run("quick", lambda done, what: told.append(done), tmp_path)
     assert told == sorted(told)
-    names = {"fig3.csv", "fig3.png", "fig3.pdf", "fig3-types.png", "fig3-types.pdf"}
+    names = {"fig3.csv", "scores.csv", "fig3.png", "fig3.pdf", "fig3-types.png", "fig3-types.pdf"}
     assert set(found.files) == names
     json.dumps(found.settings)
     stages = drawn["stages"]
@@ -138,19 +158,17 @@ def test_what_is_known_is_not_scored(cells):
 
 
 @pytest.mark.parametrize(
-    ("values", "bar", "verdict"),
-    [
-        ([0.1, 0.12], 0.15, HOLDS),
-        ([0.3, 0.32], 0.15, FAILS),
-        ([0.1, 0.2], 0.15, OPEN),
-    ],
+    ("values", "verdict"),
+    [([0.1, 0.12], HOLDS), ([0.3, 0.32], FAILS), ([0.1, 0.2], OPEN)],
 )
-def test_it_is_compared_with_what_is_published(cells, values, bar, verdict):
+def test_it_is_compared_with_what_is_published(values, verdict, monkeypatch):
+    monkeypatch.setitem(paired.BARS, "some", paired.Bar(0.15, "them"))
     measures = {"foscttm": np.array(values), "labels": np.array([0.5, 0.7]), "W": np.array([2, 1])}
-    group = paired.Group(cells._replace(bar=bar, whose="them"), ALONE, measures)
+    group = paired.Group("some", ALONE.title, measures)
     found = paired._finding(group)
     assert found.verdict == verdict
-    assert f"below {bar:g} (them)" in found.about
+    assert "below 0.15 (them)" in found.about
+    assert found.effect.value == pytest.approx(np.mean(values))
     # The seed of the lowest loss is the second.
     assert f"lowest W_eps: {values[1]:.3f}; labels right: 60.0" in found.numbers
 
@@ -167,7 +185,8 @@ def test_sets_are_matched_once_and_scored(cells, tmp_path, monkeypatch, in_float
     monkeypatch.setattr(paired, "match", lambda *_, **__: pytest.fail("it ran"))
     again = paired.run("quick", quiet, tmp_path)
     assert first.files["paired.csv"] == again.files["paired.csv"]
-    assert len(first.findings) == len(METHODS)
+    found = paired.judge(tables(first.files), first.settings)
+    assert len(found) == len(METHODS)
     json.dumps(first.settings)
 
 

@@ -14,7 +14,7 @@ from rsgda.reproduce import generation
 from rsgda.reproduce.generation_cells import Cells, Curve, best_of, plan
 from rsgda.reproduce.generation_setting import Cell, Method, Scale, generator, load
 from rsgda.reproduce.minibatch_sinkhorn import Descents, Loss, Pairs
-from rsgda.reproduce.robust_numbers import FAILS, HOLDS, OPEN
+from rsgda.reproduce.outcome import FAILS, HOLDS, OPEN
 
 NUMBERS = {"rsgda": (0.5, 1.0), "sinkhorn": (1,), "minibatch": (3,)}
 TINY = Scale("digits", 40, 12, 3, 20, (1e-3, 1e-2), NUMBERS, 2)

@@ -16,14 +16,12 @@ import typer.core
 from rsgda.cli_cache import keep_programs
 from rsgda.cli_launch.command import launch as launch_command
 from rsgda.cli_match.command import match as match_command
-from rsgda.cli_progress import progress
+from rsgda.cli_reproduce.command import reproduce as reproduce_command
 from rsgda.cli_robust.commands import app as robust
 from rsgda.cli_sweep.command import sweep as sweep_command
-from rsgda.reproduce.registry import SCALES, TARGETS, check_scale, chosen
 
 if TYPE_CHECKING:
     from rsgda._planned import Row
-    from rsgda.reproduce.runner import Report
 
 
 PICTURES = (".png", ".pdf", ".svg")
@@ -71,6 +69,7 @@ app = typer.Typer(
     help="Min-max optimisation by randomized stochastic gradient descent ascent.",
 )
 app.add_typer(robust, name="robust")
+app.command("reproduce")(reproduce_command)
 app.command("match")(match_command)
 app.command("launch")(launch_command)
 app.command("sweep")(sweep_command)
@@ -99,74 +98,6 @@ def _options(
     ] = False,
 ) -> None:
     pass
-
-
-def _targets_help() -> str:
-    return "What to run. " + " ".join(
-        f"{name}: {target.about}." for name, target in TARGETS.items()
-    )
-
-
-def _scales_help() -> str:
-    return "How much to run. " + "; ".join(f"{name}: {about}" for name, about in SCALES.items())
-
-
-@app.command()
-def reproduce(
-    targets: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[TARGET]...", help=_targets_help(), show_default="all"),
-    ] = None,
-    scale: Annotated[
-        str, typer.Option(metavar="|".join(SCALES), help=_scales_help() + ".")
-    ] = "quick",
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where to write, a folder for each target.")
-    ] = Path("rsgda-reproduce"),
-    match: Annotated[
-        tuple[Path, Path] | None,
-        typer.Option(
-            metavar="X Y",
-            help="Points for fig3, fig4 and fig5 in place of theirs, such as the paper's CyTOF and "
-            "scRNA cells: .npy, .csv or .h5ad; Y is mapped onto X.",
-        ),
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="A Dask scheduler, such as tcp://HOST:8786, whose workers do the runs of a figure "
-            "side by side; they must see --out.",
-            show_default="none, one run after the other",
-        ),
-    ] = None,
-) -> None:
-    """Re-run comparisons of the paper: figures, numbers and what they say."""
-    names = chosen(targets or [])
-    check_scale(scale)
-    from rsgda.reproduce.runner import reproduce as run
-
-    reports = []
-    with _cluster(cluster, names) as client, progress(names) as tell_of:
-        for name in names:
-            reports.append(
-                run(name, scale=scale, out=out, tell=tell_of(name), files=match, client=client)
-            )
-    _show(reports)
-
-
-@contextlib.contextmanager
-def _cluster(address: str | None, names: list[str]) -> Iterator[Any]:
-    if address is None:
-        yield None
-        return
-    for name in names:
-        if not TARGETS[name].spreads:
-            typer.echo(f"{name} has no grid of runs, and runs here", err=True)
-    from rsgda.drive.cluster import connected
-
-    with connected(address) as client:
-        yield client
 
 
 @app.command()
@@ -281,23 +212,3 @@ def _write(path: Path, content: bytes) -> None:
 
     write_aside(path, content)
     typer.echo(f"wrote {path}")
-
-
-def _show(reports: "list[Report]") -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console()
-    table = Table()
-    for column in ("target", "what", "result", "verdict"):
-        table.add_column(column, overflow="fold")
-    for report in reports:
-        for finding in report.findings:
-            verdict = Text(finding.verdict, "green" if finding.verdict == "holds" else "yellow")
-            table.add_row(report.target, Text(finding.about), Text(finding.numbers), verdict)
-    console.print(table)
-    for report in reports:
-        files = ", ".join(report.files)
-        line = f"{report.folder}: {files} ({report.seconds:.0f} s)"
-        console.print(line, soft_wrap=True, highlight=False, markup=False)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 # Nothing is fetched, whatever a page may come to hold.
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+PNG = b"\x89PNG"
 STYLE = """
 :root {
   color-scheme: light dark;
@@ -64,6 +65,10 @@ td.right { white-space: nowrap; }
 .notice { border-left: 4px solid #d55e00; padding: 0.1rem 0 0.1rem 0.9rem; }
 footer { margin-top: 2.5rem; padding-top: 0.75rem; border-top: 1px solid var(--line);
   font-size: 0.875rem; }
+a { color: var(--accent); }
+a:focus-visible, summary:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
+summary { cursor: pointer; color: var(--soft); padding: 0.35rem 0; }
+code { font: 0.92em ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
 @media (max-width: 30rem) {
   body { padding: 1.5rem 1rem 2rem; }
   h1 { font-size: 1.4rem; }
@@ -87,7 +92,14 @@ class Section(NamedTuple):
     parts: Sequence[str]
 
 
-def page(title: str, sections: Iterable[Section], *, about: str = "", foot: str = "") -> str:
+def page(
+    title: str,
+    sections: Iterable[Section],
+    *,
+    about: str = "",
+    foot: str = "",
+    style: str = "",
+) -> str:
     """Return a whole page.
 
     Args:
@@ -95,6 +107,7 @@ def page(title: str, sections: Iterable[Section], *, about: str = "", foot: str 
         sections: its parts, in order.
         about: a line under the title.
         foot: a line at the end, such as versions.
+        style: rules of CSS beside those of all pages.
 
     >>> text = page("A <b> title", [Section("One", ["plain & simple", numbers({"right": "98 %"})])])
     >>> "A &lt;b&gt; title" in text, "<p>plain &amp; simple</p>" in text
@@ -106,50 +119,71 @@ def page(title: str, sections: Iterable[Section], *, about: str = "", foot: str 
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{_words(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        f"<header><h1>{_words(title)}</h1>{under}</header>\n<main>\n"
+        f"<title>{words(title)}</title>\n<style>{STYLE}{style}</style>\n</head>\n<body>\n"
+        f"<header><h1>{words(title)}</h1>{under}</header>\n<main>\n"
         f"{''.join(_section(section) for section in sections)}</main>\n{end}</body>\n</html>\n"
     )
 
 
 def paragraph(text: str) -> Html:
     """Return a paragraph."""
-    return Html(f"<p>{_words(text)}</p>\n")
+    return Html(f"<p>{words(text)}</p>\n")
 
 
 def notice(text: str) -> Html:
     """Return a paragraph that must not be overlooked."""
-    return Html(f'<p class="notice">{_words(text)}</p>\n')
+    return Html(f'<p class="notice">{words(text)}</p>\n')
 
 
 def numbers(values: dict[str, str]) -> Html:
     """Return headline numbers by what they are."""
-    each = (f"<div><dt>{_words(of)}</dt><dd>{_words(n)}</dd></div>" for of, n in values.items())
+    each = (f"<div><dt>{words(of)}</dt><dd>{words(n)}</dd></div>" for of, n in values.items())
     return Html(f'<dl class="numbers">{"".join(each)}</dl>\n')
 
 
-def figure(svg: bytes, *, shows: str, says: str) -> Html:
+def figure(image: bytes, *, shows: str, says: str) -> Html:
     """Return a figure with a caption.
 
     Args:
-        svg: the file.
+        image: the file, SVG or PNG.
         shows: what is drawn, for those who do not see it.
         says: what to see in it.
     """
-    source = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+    kind = "png" if image.startswith(PNG) else "svg+xml"
+    source = f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
     return Html(
-        f'<figure><div class="scroll"><img src="{source}" alt="{_words(shows)}"></div>\n'
-        f"<figcaption>{_words(says)}</figcaption></figure>\n"
+        f'<figure><div class="scroll"><img src="{source}" alt="{words(shows)}"></div>\n'
+        f"<figcaption>{words(says)}</figcaption></figure>\n"
     )
+
+
+def link(to: str, text: str) -> Html:
+    """Return a link, to a place of the page (`#name`) or to a file beside it.
+
+    >>> link("fig1/fig1.csv", "numbers")
+    '<a href="fig1/fig1.csv">numbers</a>'
+    """
+    return Html(f'<a href="{words(to)}">{words(text)}</a>')
+
+
+def code(text: str) -> Html:
+    """Return text as a machine takes it."""
+    return Html(f"<code>{words(text)}</code>")
+
+
+def details(summary: str, parts: Iterable[str]) -> Html:
+    """Return what is shown when it is asked for, which needs no script."""
+    inside = "".join(part if isinstance(part, Html) else paragraph(part) for part in parts)
+    return Html(f"<details><summary>{words(summary)}</summary>\n{inside}</details>\n")
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: int = 1) -> Html:
     """Return a table; cells from column `right` on are numbers and stand to the right."""
     sides = ["" if i < right else ' class="right"' for i in range(len(columns))]
-    head = "".join(f"<th{s}>{_words(c)}</th>" for s, c in zip(sides, columns, strict=True))
+    head = "".join(f"<th{s}>{words(c)}</th>" for s, c in zip(sides, columns, strict=True))
     body = "".join(
         "<tr>"
-        + "".join(f"<td{s}>{_words(c)}</td>" for s, c in zip(sides, row, strict=True))
+        + "".join(f"<td{s}>{words(c)}</td>" for s, c in zip(sides, row, strict=True))
         + "</tr>\n"
         for row in rows
     )
@@ -162,20 +196,21 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: int =
 def settings(values: dict[str, Any]) -> Html:
     """Return names and values, a line each."""
     rows = "".join(
-        f'<tr><th scope="row">{_words(name)}</th><td>{_words(value)}</td></tr>\n'
+        f'<tr><th scope="row">{words(name)}</th><td>{words(value)}</td></tr>\n'
         for name, value in values.items()
     )
     return Html(f'<div class="scroll"><table><tbody>{rows}</tbody></table></div>\n')
 
 
 def _section(section: Section) -> str:
-    heading = f"<h2>{_words(section.heading)}</h2>\n" if section.heading else ""
+    heading = f"<h2>{words(section.heading)}</h2>\n" if section.heading else ""
     parts = (part if isinstance(part, Html) else paragraph(part) for part in section.parts)
     return f"<section>{heading}{''.join(parts)}</section>\n"
 
 
-def _words(text: Any) -> str:
-    return html.escape(str(text))
+def words(text: Any) -> str:
+    """Return words as HTML; what is HTML already stays as it is."""
+    return text if isinstance(text, Html) else html.escape(str(text))
 
 
 def as_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:

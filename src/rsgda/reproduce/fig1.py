@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from rsgda.reproduce.fig2_claims import floor
-from rsgda.reproduce.outcome import Finding, Outcome, Tell
+from rsgda.reproduce.outcome import FAILS, HOLDS, OPEN, Finding, Outcome, Tell
 from rsgda.reproduce.robust_cells import Curve
 from rsgda.reproduce.robust_figure import draw_fig1
-from rsgda.reproduce.robust_numbers import ERRORS, FAILS, HOLDS, OPEN, Group, groups
+from rsgda.reproduce.robust_numbers import ERRORS, Group, above, curves_of, groups
 from rsgda.reproduce.robust_setting import OBJECTIVES, Budget, Cell, Scale, seeded
 from rsgda.reproduce.robust_target import outcome
+from rsgda.reproduce.stored import Tables
 
 LOOPS = (1, 3)
 ALPHA = 0.25
@@ -40,7 +41,7 @@ SCALES = {
 def run(scale: str, tell: Tell, work: Path | None = None, client: Any = None) -> Outcome:
     """Run the cells, compare and draw at a named scale."""
     return outcome(
-        "fig1", SCALES[scale], cells(SCALES[scale]), draw=draw_fig1, judge=findings,
+        "fig1", SCALES[scale], cells(SCALES[scale]), draw=draw_fig1,
         settings={"m": list(LOOPS), "alpha": ALPHA}, tell=tell, work=work, client=client,
     )  # fmt: skip
 
@@ -54,6 +55,11 @@ def cells(scale: Scale) -> list[Cell]:
         for loop in (None, m)
     ]
     return seeded(pairs, scale)
+
+
+def judge(tables: Tables, settings: dict[str, Any]) -> list[Finding]:
+    """Say what the curves of a file say."""
+    return findings(curves_of(tables, "fig1.csv", settings))
 
 
 def findings(curves: list[Curve]) -> list[Finding]:
@@ -85,6 +91,7 @@ def alike(objective: str, m: int, rsgda: Group, esgda: Group) -> Finding:
         f"mean, with a standard error of {error:.1%} (alike: up to {ALIKE:.0%}); RSGDA: "
         f"{rsgda.told()}; ESGDA: {esgda.told()}"
     )
+    effect = above(rsgda, esgda, "RSGDA less ESGDA, % of φ", against=None)
     if apart > ALIKE + ERRORS * error:
-        return Finding(about, numbers, FAILS)
-    return Finding(about, numbers, HOLDS if apart + ERRORS * error <= ALIKE else OPEN)
+        return Finding(about, numbers, FAILS, effect)
+    return Finding(about, numbers, HOLDS if apart + ERRORS * error <= ALIKE else OPEN, effect)

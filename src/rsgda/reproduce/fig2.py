@@ -4,11 +4,13 @@ from pathlib import Path
 from typing import Any
 
 from rsgda.reproduce.fig2_claims import best_of_each_p, findings
-from rsgda.reproduce.outcome import Outcome, Tell
+from rsgda.reproduce.outcome import Finding, Outcome, Tell
 from rsgda.reproduce.robust_cells import Curve
 from rsgda.reproduce.robust_figure import draw_fig2
+from rsgda.reproduce.robust_numbers import curves_of
 from rsgda.reproduce.robust_setting import ETA, Budget, Cell, Scale, seeded
 from rsgda.reproduce.robust_target import outcome
+from rsgda.reproduce.stored import Tables
 
 PS = (0.1, 0.25, 0.5, 0.9)
 ALPHAS = (0.2, 0.25, 0.3)
@@ -40,9 +42,14 @@ def run(scale: str, tell: Tell, work: Path | None = None, client: Any = None) ->
         "eta": [ETA, *ETAS],
     }
     return outcome(
-        "fig2", SCALES[scale], planned, draw=_draw, judge=findings, settings=settings, tell=tell,
+        "fig2", SCALES[scale], planned, draw=_draw, settings=settings, tell=tell,
         work=work, client=client,
     )  # fmt: skip
+
+
+def judge(tables: Tables, settings: dict[str, Any]) -> list[Finding]:
+    """Say what the curves of a file say."""
+    return findings(curves_of(tables, "fig2.csv", settings))
 
 
 def _draw(curves: list[Curve], caption: str) -> tuple[bytes, bytes]:

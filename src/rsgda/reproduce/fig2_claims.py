@@ -5,18 +5,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rsgda.reproduce.outcome import Finding
+from rsgda.reproduce.outcome import FAILS, HOLDS, OPEN, PARTLY, Effect, Finding
 from rsgda.reproduce.robust_cells import Curve
-from rsgda.reproduce.robust_numbers import (
-    ERRORS,
-    FAILS,
-    HOLDS,
-    OPEN,
-    PARTLY,
-    Group,
-    groups,
-    under_the_floor,
-)
+from rsgda.reproduce.robust_numbers import ERRORS, Group, above, groups, under_the_floor
 from rsgda.reproduce.robust_setting import ETA, KEPT, OBJECTIVES, Cell
 
 GRID = (0.2, 0.25, 0.3)  # the paper's alphas
@@ -91,11 +82,19 @@ def best(objective: str, runs: list[Group]) -> Finding:
     theirs = _cell(runs, 0.25, 0.3)
     lowest = min(kept, key=_late)
     numbers = f"lowest: {_name(lowest)}, {lowest.told()}; theirs: {theirs.told()}"
-    if theirs not in kept or _surely_above(grid, theirs, lowest):
-        return Finding(about, numbers, FAILS)
     others = [g for g in kept if g is not theirs]
+    effect = _over_the_best(theirs, others)
+    if theirs not in kept or _surely_above(grid, theirs, lowest):
+        return Finding(about, numbers, FAILS, effect)
     sure = all(_surely_above(grid, other, theirs) for other in others)
-    return Finding(about, numbers, HOLDS if sure else OPEN)
+    return Finding(about, numbers, HOLDS if sure else OPEN, effect)
+
+
+def _over_the_best(theirs: Group, others: list[Group]) -> Effect | None:
+    rival = min(others, key=_late, default=None)
+    if rival is None:
+        return None
+    return above(theirs, rival, f"{_name(theirs)} less the best other, {_name(rival)}, % of φ")
 
 
 def too_rarely(objective: str, runs: list[Group]) -> Finding:
@@ -106,9 +105,10 @@ def too_rarely(objective: str, runs: list[Group]) -> Finding:
     if rare is None or more is None:
         return Finding(about, "no run finished", OPEN)
     numbers = f"best at p = 0.1: {rare.told()}; best at p = 0.25: {more.told()}"
+    effect = above(rare, more, f"{_name(rare)} less {_name(more)}, % of φ")
     if _surely_above(grid, rare, more):
-        return Finding(about, numbers, HOLDS)
-    return Finding(about, numbers, FAILS if _surely_above(grid, more, rare) else OPEN)
+        return Finding(about, numbers, HOLDS, effect)
+    return Finding(about, numbers, FAILS if _surely_above(grid, more, rare) else OPEN, effect)
 
 
 def still_larger(objective: str, runs: list[Group]) -> Finding:
@@ -179,7 +179,7 @@ def accuracy(objective: str, runs: list[Group]) -> Finding:
 def floor(objective: str, runs: list[Group]) -> list[Finding]:
     """Say whether values of phi appear that no phi can have."""
     under = under_the_floor(runs)
-    limit = f"{OBJECTIVES[objective].floor:.5g}"
+    limit = f"{OBJECTIVES[objective].floor:.6g}"
     seen = "none appeared"
     if under.authors:
         seen = "they appear" if under.accepted else "reported, not accepted"
@@ -192,7 +192,7 @@ def floor(objective: str, runs: list[Group]) -> list[Finding]:
         ),
         Finding(
             f"the certified evaluation has no value under {limit}, {objective}",
-            f"{under.certified} of {under.looks} looks, the lowest {under.lowest:.4f}",
+            f"{under.certified} of {under.looks} looks, the lowest {under.lowest:.6g}",
             HOLDS if not under.certified else FAILS,
         ),
     ]

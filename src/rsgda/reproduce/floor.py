@@ -11,9 +11,10 @@ from rsgda.reproduce.fig2_claims import floor
 from rsgda.reproduce.outcome import Finding, Outcome, Tell
 from rsgda.reproduce.robust_cells import Curve
 from rsgda.reproduce.robust_figure import draw_floor
-from rsgda.reproduce.robust_numbers import groups
+from rsgda.reproduce.robust_numbers import curves_of, groups
 from rsgda.reproduce.robust_setting import Budget, Cell, Scale, seeded
 from rsgda.reproduce.robust_target import outcome
+from rsgda.reproduce.stored import Tables
 
 CELL = Cell("authors", 0.9, 0.3)
 
@@ -27,7 +28,7 @@ SCALES = {
 def run(scale: str, tell: Tell, work: Path | None = None, client: Any = None) -> Outcome:
     """Run the cell, count such values and draw at a named scale."""
     return outcome(
-        "floor", SCALES[scale], cells(SCALES[scale]), draw=draw_floor, judge=findings, settings={},
+        "floor", SCALES[scale], cells(SCALES[scale]), draw=draw_floor, settings={},
         tell=tell, work=None if work is None else work / "floor", client=client,
     )  # fmt: skip
 
@@ -35,6 +36,11 @@ def run(scale: str, tell: Tell, work: Path | None = None, client: Any = None) ->
 def cells(scale: Scale) -> list[Cell]:
     """Return what is run: of the authors' grid, the cell that descends most."""
     return seeded([CELL], scale)
+
+
+def judge(tables: Tables, settings: dict[str, Any]) -> list[Finding]:
+    """Say what the curves of a file say."""
+    return findings(curves_of(tables, "floor.csv", settings))
 
 
 def findings(curves: list[Curve]) -> list[Finding]:

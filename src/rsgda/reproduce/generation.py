@@ -8,9 +8,10 @@ import numpy as np
 from rsgda.report import as_csv
 from rsgda.reproduce.generation_cells import Cells, Curve, described
 from rsgda.reproduce.generation_figure import draw
-from rsgda.reproduce.generation_setting import Scale, load
-from rsgda.reproduce.match_numbers import Ends, below
+from rsgda.reproduce.generation_setting import Cell, Method, Scale, load
+from rsgda.reproduce.match_numbers import Ends, below, less
 from rsgda.reproduce.outcome import Finding, Outcome, Tell
+from rsgda.reproduce.stored import Tables, columns, grouped, table
 
 SCALES = {
     "quick": Scale(
@@ -30,7 +31,7 @@ COLUMNS = ("steps", "gradients", "low", "high")
 
 
 def run(scale: str, tell: Tell, work: Path | None = None, client: Any = None) -> Outcome:
-    """Tune, train, judge and draw at a named scale."""
+    """Tune, train and draw at a named scale."""
     setting = SCALES[scale]
     images = load(setting)
     curves, tuned = Cells(setting, images, work).run(
@@ -51,8 +52,12 @@ def run(scale: str, tell: Tell, work: Path | None = None, client: Any = None) ->
             "precision": "float32",
             "seconds_of_cells": round(sum(curve.seconds for curve in [*curves, *tuned]), 1),
         },
-        findings=tuple(findings(curves, setting.gradients)),
     )
+
+
+def judge(tables: Tables, settings: dict[str, Any]) -> list[Finding]:
+    """Say what the curves of a file say."""
+    return findings(curves_of(tables), settings["gradients"])
 
 
 def findings(curves: list[Curve], gradients: int) -> list[Finding]:
@@ -67,6 +72,7 @@ def findings(curves: list[Curve], gradients: int) -> list[Finding]:
             "RSGDA lowers the divergence from held-out images",
             f"from {start.told()} to {end.told()}, by {1 - end.mean / start.mean:.1%}",
             below(end, start),
+            less(end, start, "divergence, end less start"),
         )
     ]
     rivals = (
@@ -81,6 +87,7 @@ def findings(curves: list[Curve], gradients: int) -> list[Finding]:
                 f"RSGDA ends below {about}",
                 f"{_name(ours)}: {end.told()}; {_name(rival)}: {other.told()}",
                 below(end, other),
+                less(end, other, f"divergence, RSGDA less {_name(rival)}"),
             )
         )
     return found
@@ -98,6 +105,19 @@ def at(curves: list[Curve], over: str, count: float) -> Ends:
 def _name(curves: list[Curve]) -> str:
     cell = curves[0].cell
     return f"{cell.method.title}, Adam {cell.alpha:g}"
+
+
+def curves_of(found: Tables) -> list[Curve]:
+    """Return the curves that a file holds; what they made is not in it."""
+    names = ("method", "number", "alpha", "seed", "status")
+    rows = table(found, "generation.csv", [*names, *COLUMNS])
+    return [
+        Curve(
+            Cell(Method(kind, float(number)), float(alpha), int(seed)), status,
+            columns(some, COLUMNS), 0.0,
+        )
+        for (kind, number, alpha, seed, status), some in grouped(rows, names).items()
+    ]  # fmt: skip
 
 
 def _table(curves: list[Curve]) -> tuple[list[str], list[list[str]]]:

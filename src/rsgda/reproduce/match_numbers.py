@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rsgda.report import as_csv
+from rsgda.reproduce.effects import over_seeds
 from rsgda.reproduce.match_cells import COARSE, MOST, Curve
 from rsgda.reproduce.match_setting import (
     BATCH,
@@ -12,11 +13,13 @@ from rsgda.reproduce.match_setting import (
     ETA,
     HIDDEN,
     SEED,
+    Cell,
     Clouds,
     Method,
     Scale,
 )
-from rsgda.reproduce.robust_numbers import FAILS, HOLDS, OPEN
+from rsgda.reproduce.outcome import FAILS, HOLDS, OPEN, Effect
+from rsgda.reproduce.stored import Tables, columns, grouped, table
 
 ERRORS = 2.0  # standard errors, to each side
 METHOD = ("algorithm", "p", "m_sin", "start", "alpha")
@@ -77,6 +80,11 @@ class Ends(NamedTuple):
         return float(np.mean(self.W + self.gap / 2))
 
     @property
+    def rank(self) -> float:
+        """The mean, to order by: what diverged comes last."""
+        return self.mean if np.isfinite(self.mean) else float("inf")
+
+    @property
     def half(self) -> float:
         """Half of what is not known of it: standard errors over seeds, and the gap."""
         scatter = np.std(self.W, ddof=1) / np.sqrt(len(self.W)) if len(self.W) > 1 else 0.0
@@ -98,6 +106,17 @@ def below(one: Ends, other: Ends) -> str:
     if abs(apart) <= unsure:
         return OPEN
     return HOLDS if apart > 0 else FAILS
+
+
+def less(one: Ends, other: Ends, what: str) -> Effect | None:
+    """Return how much higher W is for one than for another, seed by seed.
+
+    In the middle of what each can be; runs of one seed start alike.
+    """
+    if len(one.W) != len(other.W):
+        return None
+    apart = one.W + one.gap / 2 - other.W - other.gap / 2
+    return over_seeds(apart, what, paired=True, against=0.0)
 
 
 def all_hold(verdicts: list[str]) -> str:
@@ -123,6 +142,19 @@ def curves_csv(curves: list[Curve]) -> bytes:
         for look in zip(*(curve.looks[name] for name in COLUMNS), strict=True):
             rows.append([*start, *(f"{value:.6g}" for value in look)])
     return as_csv([*METHOD, "seed", "status", *COLUMNS], rows)
+
+
+def curves_of(found: Tables, name: str) -> list[Curve]:
+    """Return the curves that a file holds."""
+    rows = table(found, name, [*METHOD, "seed", "status", *COLUMNS])
+    curves = []
+    for (_, p, m, start, alpha, seed, status), some in grouped(
+        rows, (*METHOD, "seed", "status")
+    ).items():
+        method = Method(p=float(p)) if p else Method(m_sin=int(m), warm=start == "warm")
+        cell = Cell(method, float(alpha), int(seed))
+        curves.append(Curve(cell, status, columns(some, COLUMNS), 0.0))
+    return curves
 
 
 def tuning_csv(tuned: list[Curve]) -> bytes:

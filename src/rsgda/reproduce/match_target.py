@@ -1,21 +1,13 @@
-"""What a figure of matching is made of: methods that are tuned, run, judged and drawn."""
+"""What a figure of matching is made of: methods that are tuned, run and drawn."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rsgda.reproduce.match_cells import Cells
 from rsgda.reproduce.match_figure import draw
-from rsgda.reproduce.match_numbers import (
-    Group,
-    caption,
-    curves_csv,
-    described,
-    groups,
-    tuning_csv,
-)
+from rsgda.reproduce.match_numbers import caption, curves_csv, described, groups, tuning_csv
 from rsgda.reproduce.match_setting import Method, Scale, load
-from rsgda.reproduce.outcome import Finding, Outcome, Tell
+from rsgda.reproduce.outcome import Outcome, Tell
 
 SCALES = {
     "quick": Scale("simulated", 240, 60, 1_000, (0.005, 0.02), 2, 5e-3),
@@ -29,14 +21,13 @@ def outcome(
     title: str,
     scale: str,
     methods: list[Method],
-    judge: Callable[[list[Group]], list[Finding]],
     *,
     tell: Tell,
     work: Path | None,
     files: tuple[Path, Path] | None,
     client: Any,
 ) -> Outcome:
-    """Run the methods of a figure, judge and draw them."""
+    """Run the methods of a figure and draw them."""
     setting = SCALES[scale]
     clouds = load(setting.data, files)
     curves, tuned = Cells(setting, clouds, work).run(
@@ -55,5 +46,4 @@ def outcome(
             **described(setting, clouds),
             "seconds_of_cells": round(sum(curve.seconds for curve in [*curves, *tuned]), 1),
         },
-        findings=tuple(judge(groups(curves))),
     )

@@ -9,20 +9,27 @@ import numpy as np
 
 from rsgda.report import as_csv
 from rsgda.reproduce import kept
-from rsgda.reproduce.match_numbers import ERRORS, FAILS, HOLDS, OPEN
-from rsgda.reproduce.outcome import Finding, Outcome, Tell
+from rsgda.reproduce.effects import over_seeds
+from rsgda.reproduce.match_numbers import ERRORS
+from rsgda.reproduce.outcome import FAILS, HOLDS, OPEN, Finding, Outcome, Tell
 from rsgda.reproduce.paired_figure import draw
 from rsgda.reproduce.paired_setting import (
+    BARS,
+    CHANCE,
     MEASURES,
     METHODS,
     PAIRS,
     SCALES,
+    Bar,
     Method,
     Set,
     known,
 )
+from rsgda.reproduce.stored import Tables, columns, grouped, table, tables
 from rsgda.singlecell import scores
 from rsgda.singlecell.match import match
+
+OF_ROW = ("set", "method", "seed")
 
 
 class Cell(NamedTuple):
@@ -44,14 +51,19 @@ class Group(NamedTuple):
     """All seeds of a way to match a set.
 
     Attributes:
-        given: the set.
-        method: the way.
+        title: of the set.
+        method: of the way, in words.
         measures: by name, one number for each seed.
     """
 
-    given: Set
-    method: Method
+    title: str
+    method: str
     measures: dict[str, np.ndarray]
+
+    @property
+    def bar(self) -> Bar:
+        """What to compare with."""
+        return BARS.get(self.title, Bar(CHANCE, "chance"))
 
     @property
     def chosen(self) -> int:
@@ -74,28 +86,42 @@ def run(scale: str, tell: Tell, work: Path | None = None, client: Any = None) ->
         client=client,
     )  # fmt: skip
     tell(0.97, "drawing")
-    groups = _groups(cells, ran)
-    png, pdf = draw(groups)
     rows = [
         [cell.given.title, cell.method.title, cell.seed, *(found.looks[m][0] for m in MEASURES)]
         for cell, found in zip(cells, ran, strict=True)
     ]
+    written = as_csv([*OF_ROW, *MEASURES], rows)
+    png, pdf = draw(groups_of(tables({"paired.csv": written})))
     return Outcome(
         files={
-            "paired.csv": as_csv(["set", "method", "seed", *MEASURES], rows),
+            "paired.csv": written,
             "paired.png": png,
             "paired.pdf": pdf,
         },
         settings={
-            "sets": {group.given.title: group.given.sha256 for group in groups},
+            "sets": {cell.given.title: cell.given.sha256 for cell in cells},
             "steps": setting.steps,
             "seeds": setting.seeds,
             "pairs": PAIRS,
             "precision": "float32",
             "seconds_of_cells": round(sum(found.seconds for found in ran), 1),
         },
-        findings=tuple(_finding(group) for group in groups),
     )
+
+
+def judge(found: Tables, settings: dict[str, Any]) -> list[Finding]:
+    """Say what the rows of a file say."""
+    del settings  # the file has all there is to say
+    return [_finding(group) for group in groups_of(found)]
+
+
+def groups_of(found: Tables) -> list[Group]:
+    """Return what a file holds, by set and way."""
+    rows = table(found, "paired.csv", [*OF_ROW, *MEASURES])
+    return [
+        Group(title, method, columns(some, MEASURES))
+        for (title, method), some in grouped(rows, OF_ROW[:2]).items()
+    ]
 
 
 def one(cell: Cell, work: Path | None, tell: Callable[[float], None]) -> kept.Found:
@@ -149,31 +175,21 @@ def _settings(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _groups(cells: list[Cell], ran: list[kept.Found]) -> list[Group]:
-    found: dict[tuple[str, str], Group] = {}
-    for cell, each in zip(cells, ran, strict=True):
-        place = cell.given.title, cell.method.name
-        group = found.setdefault(place, Group(cell.given, cell.method, {}))
-        for name, values in each.looks.items():
-            so_far = group.measures.get(name, np.array([]))
-            group.measures[name] = np.r_[so_far, values]
-    return list(found.values())
-
-
 def _finding(group: Group) -> Finding:
     """Say how good it is, and whether FOSCTTM is below what it is compared with."""
     values, right = group.measures["foscttm"], 100 * group.measures["labels"]
     mean, half = float(np.mean(values)), _half(values)
     verdict = OPEN
-    if abs(mean - group.given.bar) > half:
-        verdict = HOLDS if mean < group.given.bar else FAILS
+    bar, whose = group.bar
+    if abs(mean - bar) > half:
+        verdict = HOLDS if mean < bar else FAILS
     return Finding(
-        f"{group.given.title}, {group.method.title}: FOSCTTM below {group.given.bar:g} "
-        f"({group.given.whose})",
+        f"{group.title}, {group.method}: FOSCTTM below {bar:g} ({whose})",
         f"{mean:.3f} ± {half:.2g}, {values.min():.3f} to {values.max():.3f}; the seed of the "
         f"lowest W_eps: {values[group.chosen]:.3f}; labels right: {right.mean():.1f} ± "
         f"{_half(right):.2g} %",
         verdict,
+        over_seeds(values, "FOSCTTM", against=bar),
     )
 
 

@@ -1,10 +1,10 @@
 """What can be re-run, by name; nothing heavy is imported before it is."""
 
 import importlib
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
-from rsgda.reproduce.outcome import Outcome
+from rsgda.reproduce.outcome import Finding, Outcome
 
 
 class Target(NamedTuple):
@@ -13,7 +13,8 @@ class Target(NamedTuple):
     Attributes:
         about: one line for `rsgda reproduce --help`.
         module: the module beside this one whose `run(scale, tell, work)` does the work; it may
-            keep runs that are done in the folder `work`, to be found when it is called again.
+            keep runs that are done in the folder `work`, to be found when it is called again. Its
+            `judge(tables, settings)` reads off the tables that were written what they say.
         matches: whether it matches cells, and `run` takes `files` of them.
         spreads: whether it has runs that a cluster can do side by side, and `run` takes a `client`.
     """
@@ -26,6 +27,13 @@ class Target(NamedTuple):
     def load(self) -> Callable[..., Outcome]:
         """Import the function that runs it."""
         return importlib.import_module(f"{__package__}.{self.module}").run
+
+    def judge(self, files: Mapping[str, bytes], settings: dict[str, Any]) -> tuple[Finding, ...]:
+        """Say what its files say, those that are tables, by the function that its module has."""
+        from rsgda.reproduce.stored import tables
+
+        found = importlib.import_module(f"{__package__}.{self.module}")
+        return tuple(found.judge(tables(files), settings))
 
 
 TARGETS = {

@@ -5,13 +5,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rsgda.report import as_csv
+from rsgda.reproduce.effects import over_seeds
+from rsgda.reproduce.outcome import Effect
 from rsgda.reproduce.robust_authors import TOLERANCE
 from rsgda.reproduce.robust_cells import Curve
 from rsgda.reproduce.robust_setting import BATCH, GAMMA, KEPT, OBJECTIVES, SEED, Cell, Scale
+from rsgda.reproduce.stored import Tables, columns, grouped, table
 
 LATER = 0.5  # of the looks: where curves are compared, past the first fall
 ERRORS = 2.0  # standard errors of the mean over the subset's rows, to each side
-HOLDS, PARTLY, FAILS, OPEN = "holds", "holds in part", "does not hold", "not decided"
 CELL = ("objective_name", "algorithm", "p", "m", "alpha", "eta")
 COLUMNS = (
     "gradients",
@@ -115,6 +117,33 @@ def curves_csv(curves: list[Curve]) -> bytes:
         return [[*start, *(f"{value:.6g}" for value in look)] for look in looks]
 
     return as_csv(head, [row for curve in curves for row in rows(curve)])
+
+
+def curves_of(found: Tables, name: str, settings: dict[str, Any]) -> list[Curve]:
+    """Return the curves that a file holds."""
+    rows = table(found, name, [*CELL, "seed", "status", *COLUMNS])
+    curves = []
+    for (objective, _, p, m, alpha, eta, seed, status), some in grouped(
+        rows, (*CELL, "seed", "status")
+    ).items():
+        loop = int(m) if m else None
+        often = float(p) if loop is None else 1 / (loop + 1)
+        cell = Cell(objective, often, float(alpha), float(eta), loop, int(seed))
+        curves.append(Curve(cell, settings["data"], status, columns(some, COLUMNS), 0.0))
+    return curves
+
+
+def above(one: Group, other: Group, what: str, *, against: float | None = 0.0) -> Effect | None:
+    """Return how much higher one is than another in the later half, in % of the other.
+
+    Of phi above what no phi can be below; cells of one seed start alike, so that seeds are pairs.
+    """
+    if not (one.finished and other.finished):
+        return None
+    floor = OBJECTIVES[other.cell.objective].floor
+    both = min(len(one.late), len(other.late))
+    apart = 100 * (one.late[:both] - other.late[:both]) / (other.late[:both].mean() - floor)
+    return over_seeds(apart, what, paired=True, against=against)
 
 
 def summary_csv(curves: list[Curve]) -> bytes:

@@ -1,10 +1,10 @@
-"""What a figure of robust classification is made of: cells that are run, judged and drawn."""
+"""What a figure of robust classification is made of: cells that are run and drawn."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rsgda.reproduce.outcome import Finding, Outcome, Tell
+from rsgda.reproduce.outcome import Outcome, Tell
 from rsgda.reproduce.robust_cells import Cells, Curve
 from rsgda.reproduce.robust_numbers import caption, curves_csv, described, summary_csv
 from rsgda.reproduce.robust_setting import Cell, Scale
@@ -16,13 +16,12 @@ def outcome(
     cells: list[Cell],
     *,
     draw: Callable[[list[Curve], str], tuple[bytes, bytes]],
-    judge: Callable[[list[Curve]], list[Finding]],
     settings: dict[str, Any],
     tell: Tell,
     work: Path | None,
     client: Any,
 ) -> Outcome:
-    """Run the cells of a figure, judge and draw them."""
+    """Run the cells of a figure and draw them."""
     curves = Cells(scale, work).run(cells, lambda done, what: tell(0.95 * done, what), client)
     tell(0.95, "drawing")
     png, pdf = draw(curves, caption(scale))
@@ -34,5 +33,4 @@ def outcome(
             f"{name}.pdf": pdf,
         },
         settings={**described(scale, curves), **settings},
-        findings=tuple(judge(curves)),
     )

@@ -1,5 +1,6 @@
 """Run a target and leave its files behind, with a manifest that says how they came about."""
 
+import contextlib
 import dataclasses
 import datetime
 import hashlib
@@ -72,6 +73,9 @@ def reproduce(
         work = work.absolute()  # workers have working directories of their own
     outcome = TARGETS[target].load()(scale, tell, work, **given)
     tell(1.0, "writing")
+    # From what the manifest will hold, so that it can be done again from there.
+    settings = json.loads(json.dumps(outcome.settings))
+    findings = TARGETS[target].judge(outcome.files, settings)
     manifest = {
         "target": target,
         "scale": scale,
@@ -79,18 +83,32 @@ def reproduce(
             ["rsgda", "reproduce", target, "--scale", scale, "--out", str(out)]
             + (["--match", *map(str, files)] if files and TARGETS[target].matches else [])
         ),
-        "settings": outcome.settings,
-        "findings": [dataclasses.asdict(finding) for finding in outcome.findings],
+        "settings": settings,
+        "findings": [dataclasses.asdict(finding) for finding in findings],
         "sha256": _checksums(outcome),
         "python": platform.python_version(),
         "platform": platform.platform(),
+        "hardware": hardware(),
         "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
         "started": started.isoformat(timespec="seconds"),
         "seconds": round(time.perf_counter() - began, 3),
     }
     write(folder, outcome, manifest)
     written = (*outcome.files, MANIFEST)
-    return Report(target, folder, written, outcome.findings, manifest["seconds"])
+    return Report(target, folder, written, findings, manifest["seconds"])
+
+
+def hardware() -> str:
+    """Say what it runs on: processor, cores and memory, as far as the system tells."""
+    name = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        name = next(line for line in lines if line.startswith("model name")).partition(": ")[2]
+    told = f"{name}, {os.cpu_count()} cores"
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        told += f", {memory / 2**30:.0f} GiB"
+    return told
 
 
 def prepare(folder: Path) -> None:

@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 import jax
 
 from rsgda.reproduce import theory_claims, theory_numbers
-from rsgda.reproduce.outcome import Outcome, Tell
+from rsgda.reproduce.outcome import Finding, Outcome, Tell
+from rsgda.reproduce.stored import Tables, table
 from rsgda.reproduce.theory_figure import draw
+from rsgda.reproduce.theory_printed import judged, measured_of, printed_csv
 from rsgda.reproduce.theory_runs import CASES, EPS, PS, REACHED, RULES, SEED, curves, reach
 
 ABOVE = (0.75, 0.9, 0.97)  # p outside of the range, at its other end
@@ -51,33 +53,36 @@ def outcome(scale: Scale, tell: Tell) -> Outcome:
     """Measure, judge and draw."""
     # The numbers must depend on the seed alone, not on how JAX happens to be set up.
     with jax.enable_x64(True):
-        found, findings, rates = [], [], []
-        for i, (name, case) in enumerate(CASES.items()):
+        found = []
+        for i, name in enumerate(CASES):
             tell(0.6 * i / len(CASES), f"{name} under its bound")
-            some = curves(name, seeds=scale.seeds, steps=scale.steps)
-            findings.append(theory_numbers.bound_finding(name, some))
-            if case.rate is not None:
-                rates.append(theory_numbers.rate_finding(name, some, case.rate))
-            found += some
-        findings += rates
+            found += curves(name, seeds=scale.seeds, steps=scale.steps)
         scaling, along_p = counted(scale, tell)
-        findings += theory_numbers.scaling_findings(scaling)
-        findings += theory_numbers.p_findings(along_p)
         tell(0.9, "claims as printed")
-        findings += theory_claims.printed(scale.few)
+        printed = theory_claims.printed(scale.few)
     tell(0.95, "drawing")
     png, pdf = draw(found, scaling, along_p)
     return Outcome(
         files={
             "curves.csv": theory_numbers.curves_csv(found),
             "iterations.csv": theory_numbers.reaches_csv([*scaling, *along_p]),
-            "claims.csv": theory_numbers.claims_csv(findings),
+            "printed.csv": printed_csv(printed),
             "theory.png": png,
             "theory.pdf": pdf,
         },
         settings=_settings(scale),
-        findings=tuple(findings),
     )
+
+
+def judge(tables: Tables, settings: dict[str, Any]) -> list[Finding]:
+    """Say what curves, counts and the claims as printed come to."""
+    curves = table(tables, "curves.csv", (*theory_numbers.OF_CURVE, "k", "bound"))
+    reaches = table(tables, "iterations.csv", ("kappa", "rule", "p", "iterations", "planned"))
+    printed = table(tables, "printed.csv", ("claim", "of", "name", "value"))
+    found = theory_numbers.findings(
+        theory_numbers.curves_of(curves), theory_numbers.reaches_of(reaches), settings["seeds"]
+    )
+    return found + [judged(measured) for measured in measured_of(printed)]
 
 
 def counted(scale: Scale, tell: Tell) -> tuple[list[Any], list[Any]]:

@@ -24,8 +24,17 @@ from rsgda.moves import State
 from rsgda.problem import Problem
 from rsgda.problems.toy import Toy
 from rsgda.reproduce.outcome import Finding, Outcome, Tell
+from rsgda.reproduce.stored import Tables, table
 from rsgda.reproduce.toy_figure import draw
-from rsgda.reproduce.toy_numbers import Pair, as_written, curves_csv, summary_csv, summary_of
+from rsgda.reproduce.toy_numbers import (
+    Pair,
+    as_written,
+    curves_csv,
+    effect_of,
+    pairs_of,
+    summary_csv,
+    summary_of,
+)
 from rsgda.theory.proposition import alpha_max
 from rsgda.theory.regularity import Regularity
 
@@ -72,8 +81,13 @@ def outcome(scale: Scale, tell: Tell) -> Outcome:
             "toy.pdf": pdf,
         },
         settings=_settings(scale),
-        findings=tuple(_finding(summary) for summary in summaries),
     )
+
+
+def judge(tables: Tables, settings: dict[str, Any]) -> list[Finding]:
+    """Say of each m whether the two are alike."""
+    rows = table(tables, "toy.csv", ("algorithm", "m", "gradients", "seed 0"))
+    return [_finding(pair, summary_of(pair)) for pair in pairs_of(rows, settings)]
 
 
 def compare(scale: Scale, tell: Tell) -> list[Pair]:
@@ -149,7 +163,7 @@ def _settings(scale: Scale) -> dict[str, Any]:
     }
 
 
-def _finding(summary: dict[str, Any]) -> Finding:
+def _finding(pair: Pair, summary: dict[str, Any]) -> Finding:
     m = summary["m"]
     gaps = [
         f"{summary[f'{kind}_gap_percent']:.1f} ± {summary[f'{kind}_gap_error_percent']:.1f} % "
@@ -157,4 +171,5 @@ def _finding(summary: dict[str, Any]) -> Finding:
         for kind, unit in (("relative", "phi"), ("transient", "phi_0 in the transient"))
     ]
     about = f"RSGDA(p = 1/{m + 1}) against ESGDA(m = {m})"
-    return Finding(about, "gap " + ", ".join(gaps), summary["verdict"])
+    effect = effect_of(pair, summary["relative_gap_at"])
+    return Finding(about, "gap " + ", ".join(gaps), summary["verdict"], effect)

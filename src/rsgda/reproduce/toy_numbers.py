@@ -1,8 +1,13 @@
 """The numbers of the toy comparison: curves, gaps between them, verdicts."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from rsgda.reproduce.effects import over_seeds
+from rsgda.reproduce.outcome import FAILS, HOLDS, Effect
+from rsgda.reproduce.stored import Row, grouped
 
 # What was found for this comparison before, with kappa = 10 and noise: after the transient the
 # mean curves are within 1 to 6 % of each other, and before it within so many % of phi_0.
@@ -34,17 +39,33 @@ def _rounded(phi: np.ndarray) -> np.ndarray:
 
 
 def curves_csv(pairs: list[Pair]) -> bytes:
-    """One row for each phi."""
-    lines = ["algorithm,m,p,seed,gradients,phi"]
+    """One row for each algorithm, m and count; phi of each seed in a column of its own."""
+    seeds = [f"seed {seed}" for seed in range(len(pairs[0].rsgda))]
+    lines = [",".join(["algorithm", "m", "p", "gradients", *seeds])]
     for pair in pairs:
         for name, phi in (("RSGDA", pair.rsgda), ("ESGDA", pair.esgda)):
-            for seed, curve in enumerate(phi.tolist()):
-                start = f"{name},{pair.m},{1 / (pair.m + 1):g},{seed}"
-                lines += [
-                    f"{start},{count},{value:.6g}"
-                    for count, value in zip(pair.counts.tolist(), curve, strict=True)
-                ]
+            for count, row in zip(pair.counts.tolist(), phi.T.tolist(), strict=True):
+                start = f"{name},{pair.m},{1 / (pair.m + 1):g},{count}"
+                lines.append(",".join([start, *(f"{value:.6g}" for value in row)]))
     return ("\n".join(lines) + "\n").encode()
+
+
+def pairs_of(rows: Sequence[Row], settings: dict[str, Any]) -> list[Pair]:
+    """Return the pairs that a file holds."""
+    places = grouped(rows, ("m", "algorithm"))
+    return [
+        Pair(
+            m, alpha, settings["eta"],
+            np.array([int(row["gradients"]) for row in places[f"{m}", "RSGDA"]]),
+            *(_phi(places[f"{m}", name]) for name in ("RSGDA", "ESGDA")),
+        )
+        for m, alpha in zip(settings["m"], settings["alpha"], strict=True)
+    ]  # fmt: skip
+
+
+def _phi(rows: list[Row]) -> np.ndarray:
+    seeds = [name for name in rows[0] if name.startswith("seed ")]
+    return np.array([[float(row[name]) for row in rows] for name in seeds])
 
 
 def summary_of(pair: Pair) -> dict[str, Any]:
@@ -84,8 +105,17 @@ def summary_of(pair: Pair) -> dict[str, Any]:
             f"{kind}_gap_at": int(pair.counts[at]),
             f"{kind}_band_percent": bands[kind],
         }
-    row["verdict"] = "holds" if all(_within(row, kind) for kind in places) else "does not hold"
+    row["verdict"] = HOLDS if all(_within(row, kind) for kind in places) else FAILS
     return row
+
+
+def effect_of(pair: Pair, at: int) -> Effect | None:
+    """Return how far apart the two are at a count, seed by seed."""
+    place = pair.counts == at
+    apart = np.squeeze(pair.rsgda[:, place] - pair.esgda[:, place], axis=1)
+    mean = pair.esgda[:, place].mean()
+    what = f"RSGDA less ESGDA after {at:,} gradients, % of φ"
+    return over_seeds(100 * apart / mean, what, paired=True)
 
 
 def _within(row: dict[str, Any], kind: str) -> bool:

@@ -1,0 +1,1 @@
+"""`rsgda reproduce`: targets of the paper, their report, and a check of what is stored."""
