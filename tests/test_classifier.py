@@ -49,7 +49,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def fitted(data):
-    return RobustClassifier(**SHORT).fit(*data)
+    return RobustClassifier(**SHORT, p=0.25).fit(*data)
 
 
 def same(one, other):
@@ -156,7 +156,7 @@ def test_joblib_and_clone(data, fitted):
 def test_any_label(data, fitted, labels):
     X, y = data
     named = np.asarray(labels)[y]
-    other = RobustClassifier(**SHORT).fit(X, named)
+    other = RobustClassifier(**SHORT, p=0.25).fit(X, named)
     assert other.classes_.tolist() == sorted(set(np.asarray(labels).tolist()))
     assert other.predict(X).dtype == named.dtype
     assert other.score(X, named) > 0.85
@@ -182,6 +182,26 @@ def test_fit_is_rsgda_on_the_robust_problem(data):
     # The recorded objective is F of the problem at the end.
     F = problem.loss(result.theta, result.v, problem.data)
     np.testing.assert_allclose(classifier.history_["objective"][-1], F, rtol=1e-5)
+
+
+def test_steps_are_found_where_nothing_is_said_of_them(data):
+    X, y = data[0].astype(np.float32), data[1]
+    classifier = RobustClassifier(**SHORT, gamma=0.9).fit(X, y)
+    key_start, key_run = jr.split(jr.key(np.random.RandomState(0).randint(2**31 - 1)))
+    network = rsgda.robust.mlp((4, 64, 64, CLASSES), key=key_start)
+    problem, theta, v = wrm(network, X, y, gamma=0.9, batch_size=32)
+    result = rsgda.solve(
+        problem, rsgda.Auto(), theta, v, key=key_run, steps=classifier.n_iter_
+    )  # fmt: skip
+    for got, wanted in zip(classifier.coefs_, jax.tree.leaves(result.theta), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    # What is spent on looking around is part of the epochs.
+    assert classifier.history_["epoch"][-1] == pytest.approx(80, abs=2)
+    assert classifier.finds_steps
+    for said in ({"p": 0.25}, {"alpha": 0.1}, {"eta": 9.0}, {"gamma": math.inf}):
+        assert not RobustClassifier(**said).finds_steps
+    assert not RobustClassifier(algorithm=rsgda.SGDA(alpha=0.1, eta=1.0)).finds_steps
+    assert not RobustClassifier(per_batch=True).finds_steps
 
 
 def test_history(fitted):
@@ -249,8 +269,8 @@ def test_plain_training_by_hand(data):
 
 
 def test_random_state(data, fitted):
-    assert same(RobustClassifier(**SHORT).fit(*data), fitted)
-    assert not same(RobustClassifier(**SHORT, random_state=1).fit(*data), fitted)
+    assert same(RobustClassifier(**SHORT, p=0.25).fit(*data), fitted)
+    assert not same(RobustClassifier(**SHORT, p=0.25, random_state=1).fit(*data), fitted)
 
 
 def test_predict_in_pieces(fitted):

@@ -81,15 +81,20 @@ def fit(
         ),
     ] = None,
     p: Annotated[
-        float | None, typer.Option(help="Probability of a descent.", show_default="0.25")
+        float | None,
+        typer.Option(
+            help="Probability of a descent.", show_default="found; 0.25 beside a step size"
+        ),
     ] = None,
     alpha: Annotated[
         float | None,
-        typer.Option(help="Step size of the network.", show_default="0.1, less for large inputs"),
+        typer.Option(help="Step size of the network.", show_default="found; else 0.1"),
     ] = None,
     eta: Annotated[
         float | None,
-        typer.Option(help="Step size of the adversaries.", show_default="batch size/(4 gamma)"),
+        typer.Option(
+            help="Step size of the adversaries.", show_default="found; else batch size/(4 gamma)"
+        ),
     ] = None,
     epochs: Annotated[
         float | None,

@@ -13,9 +13,11 @@ from rsgda.data.samples import Samples
 
 HIDDEN = ("checkpoint", "progress")
 AUTOMATIC = {
+    "p": "0.25",
     "alpha": "0.1, divided by the mean square of the inputs where that is above one",
     "eta": "the size of a minibatch / (4 gamma)",
 }
+STEPS = ("p", "alpha", "eta")
 STOPPING = ("validation_fraction", "n_iter_no_change")
 MOST_CLASSES = 30
 MOST_SINGLE = 5
@@ -68,7 +70,9 @@ def by_class(y: np.ndarray, right: np.ndarray, classes: np.ndarray) -> list[tupl
 def settings(model: Model) -> dict[str, str]:
     """Return the settings of a model in words."""
     found, fitted = {}, model.classifier
-    own = () if fitted.algorithm is None else ("p", "alpha", "eta")  # which it has itself
+    own = () if fitted.algorithm is None else STEPS  # which it has itself
+    if fitted.finds_steps:
+        own, found["steps"] = STEPS, "found by rsgda.Auto"
     for name, value in fitted.get_params(deep=False).items():
         if name in (*HIDDEN, *own) or (name in STOPPING and not fitted.early_stopping):
             continue

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from rsgda import _model_file
 from rsgda._trees import PyTree
-from rsgda.algorithms import RSGDA
+from rsgda.algorithms import RSGDA, Auto
 from rsgda.drive.result import Result, Status
 from rsgda.drive.solve import solve
 from rsgda.moves import Step
@@ -35,7 +35,7 @@ from rsgda.robust.losses import Loss, named
 from rsgda.robust.penalty import Range
 from rsgda.robust.wrm import check_labels, wrm
 
-ALPHA = 0.1
+P, ALPHA = 0.25, 0.1
 SEEN = ("n_features_in_", "feature_names_in_")  # what scikit-learn's checks set, before all is done
 
 
@@ -54,13 +54,14 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             `(shape of a sample, number of classes, key) -> Equinox module`.
         gamma: the penalty, in the paper's form. Smaller is more robust; infinity is plain
             training, with the same descents and no adversary.
-        p: the probability of a descent.
-        alpha: theta's step size: a number, a schedule, or an optax transformation. None is 0.1,
-            divided by the mean square of the inputs where that is above one.
-        eta: the adversaries' step size, likewise. None is b / (4 gamma) for minibatches of b: each
-            moves by 1 / (4 gamma) times its gradient, which is stable wherever the problem is
-            concave in it. It shrinks with a `batch_size` that is clipped, so that each moves as
-            far as it would have.
+        p: the probability of a descent. None is 0.25 where a step is given; where neither p nor a
+            step is, `rsgda.Auto` finds them, but for `per_batch` and for plain training.
+        alpha: theta's step size: a number, a schedule, or an optax transformation. None beside a
+            p or an eta is 0.1, divided by the mean square of the inputs where that is above one.
+        eta: the adversaries' step size, likewise. None beside a p or an alpha is b / (4 gamma) for
+            minibatches of b: each moves by 1 / (4 gamma) times its gradient, which is stable
+            wherever the problem is concave in it. It shrinks with a `batch_size` that is clipped,
+            so that each moves as far as it would have.
         algorithm: another algorithm, such as `rsgda.ESGDA(...)`, in place of p, alpha and eta. Its
             `eta` shrinks likewise.
         loss: "cross_entropy", "double_softmax" or a function, see `wrm`.
@@ -107,7 +108,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         *,
         network: Any = "auto",
         gamma: float = 1.3,
-        p: float = 0.25,
+        p: float | None = None,
         alpha: Step | None = None,
         eta: Step | None = None,
         algorithm: Any = None,
@@ -287,6 +288,12 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     def _seen(self, X: Any, y: Any = None) -> tuple[np.ndarray, Any]:
         return seen_samples(self, X, y, self.shape_, self.settings_["pixels"])
 
+    @property
+    def finds_steps(self) -> bool:
+        """Whether a fit finds its own steps: nothing is said of them."""
+        said = [self.algorithm, self.p, self.alpha, self.eta]
+        return all(each is None for each in said) and not (self.per_batch or self.gamma == math.inf)
+
     def _solve(
         self, network: PyTree, X: np.ndarray, codes: np.ndarray, held: Validation | None, key: Any
     ) -> tuple[Result, np.ndarray]:
@@ -295,11 +302,14 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         # Each adversary moves as far as it would have in a minibatch that was not clipped.
         ratio = batch_size / int(self.batch_size)
         algorithm = self.algorithm
-        if algorithm is None:
+        if self.finds_steps:
+            algorithm = Auto()
+        elif algorithm is None:
+            p = P if self.p is None else self.p
             alpha = _safe_alpha(X) if self.alpha is None else self.alpha
             automatic = 1.0 if plain else batch_size / (4 * self.gamma)
             eta = automatic if self.eta is None else scaled(self.eta, ratio)
-            algorithm = RSGDA(p=self.p, alpha=alpha, eta=eta)
+            algorithm = RSGDA(p=p, alpha=alpha, eta=eta)
         elif hasattr(algorithm, "eta") and dataclasses.is_dataclass(algorithm):
             algorithm = dataclasses.replace(algorithm, eta=scaled(algorithm.eta, ratio))  # pyright: ignore
         if plain:

@@ -10,7 +10,8 @@ from jax import Array, lax
 
 from rsgda import _checks
 from rsgda._trees import PyTree, thaw
-from rsgda.algorithms import ESGDA, RSGDA, SGDA, Extragradient, Optimistic, TiAda
+from rsgda.algorithms import ESGDA, RSGDA, SGDA, Auto, Extragradient, Optimistic, TiAda
+from rsgda.algorithms.auto import EARLY, SHARE, START
 from rsgda.moves import Algorithm, Info, State, Step, descent, spent, start
 from rsgda.problem import Problem
 from rsgda.robust.classifier_network import losses, pieces
@@ -35,20 +36,25 @@ def length(
     algorithm: Any, epochs: float | None, n: int, batch_size: int, per_batch: bool
 ) -> Length:
     """Return the length of a run of so many epochs."""
-    epoch = (_minibatches(algorithm) if per_batch else _gradients(algorithm)) * batch_size / n
     if epochs is None:
         epochs = max(LEAST_EPOCHS, min(MOST_EPOCHS, LEAST_GRADIENTS * batch_size / n))
     _checks.positive("epochs", epochs)
+    each = _minibatches(algorithm) if per_batch else _gradients(algorithm, epochs * n / batch_size)
+    epoch = each * batch_size / n
     every = max(1, round(max(1, epochs / LOOKS) / epoch))
     # The last record is at the last step, so that a validation is not missed.
     return Length(every * max(1, round(epochs / epoch / every)), every)
 
 
-def _gradients(algorithm: Any) -> float:
+def _gradients(algorithm: Any, total: float) -> float:
+    """Return how many gradients a step takes, on average over a run of so many."""
     if isinstance(algorithm, ESGDA):
         return int(algorithm.m) + 1
     if isinstance(algorithm, Extragradient):
         return 4
+    if isinstance(algorithm, Auto):
+        around = START + EARLY + SHARE * total  # to look around
+        return total / max(total - around, total / 2)
     # What SGDmax will spend is not known.
     return 2 if isinstance(algorithm, SGDA | TiAda | Optimistic) else 1
 
