@@ -53,7 +53,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             images: n × height × width, or × channels), or a function
             `(shape of a sample, number of classes, key) -> Equinox module`.
         gamma: the penalty, in the paper's form. Smaller is more robust; infinity is plain
-            training, with the same descents and no adversary.
+            training: RSGDA's descents and no adversary.
         p: the probability of a descent. None is 0.25 where a step is given; where neither p nor a
             step is, `rsgda.Auto` finds them, but for `per_batch` and for plain training.
         alpha: theta's step size: a number, a schedule, or an optax transformation. None beside a
