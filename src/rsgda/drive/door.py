@@ -164,7 +164,7 @@ def _uncallable(problem: Problem, state: State, error: Exception) -> str:
         remedy = "Start `theta` and `v` with the shapes and dtypes that the loss takes, or mend it."
     return (
         f"`loss` must be a function of JAX arrays that is called as {form}; at the start, with "
-        f"{shapes}, it failed with {type(error).__name__}: {str(error).splitlines()[0]} {remedy}"
+        f"{shapes}, it failed with {type(error).__name__}: {(str(error).splitlines() or [''])[0]} {remedy}"
     )
 
 
