@@ -7,7 +7,6 @@ import jax.random as jr
 import numpy as np
 import optax
 import pytest
-from sklearn.exceptions import ConvergenceWarning
 
 import rsgda
 
@@ -199,10 +198,12 @@ def test_a_gamma_that_is_too_small_is_a_cause():
     assert in_order(message, "Likely causes", "not concave in v", "a larger gamma")
 
 
-def test_a_classifier_asks_for_a_larger_gamma():
-    classifier = rsgda.robust.RobustClassifier(gamma=1e-4, epochs=3, random_state=0)
-    with pytest.warns(ConvergenceWarning, match="a larger `gamma`"):
-        classifier.fit(np.float32(X), np.asarray(Y > 0.5))
+def test_a_gamma_that_is_too_small_is_seen_by_phi():
+    def loss(theta, v):
+        return (v @ theta) ** 2 - 0.01 * v @ v
+
+    with pytest.warns(rsgda.ConcavityWarning, match="a larger gamma"):
+        rsgda.phi(rsgda.Problem(loss), jnp.ones(3), jnp.ones(3))
 
 
 # 7
@@ -222,13 +223,21 @@ def test_an_epsilon_that_is_too_small_is_refused():
 # 8
 def test_an_alpha_that_is_too_large_is_measured():
     message = diverged(problem_of(right), rsgda_with(alpha=5.0))
+    assert in_order(message, "`alpha` = 5 overshoots", "theta: take less than 2 /", "Likely causes")
+
+
+def test_a_refused_descent_has_causes_of_its_own():
+    def apart(theta, v, batch):
+        return right(theta, 0 * v, batch) - v @ v
+
     assert in_order(
-        message,
+        diverged(problem_of(apart), rsgda_with(alpha=5.0)),
         "the update of theta",
         "`alpha` = 5 overshoots",
-        "in theta: take less than 2 /",
         "(1) `alpha` is too large: try a tenth",
         "(2) the loss is summed",
+        "(3) v ran away first",
+        "(4) the sign",
     )
 
 

@@ -162,9 +162,10 @@ def _uncallable(problem: Problem, state: State, error: Exception) -> str:
         )
     else:
         remedy = "Start `theta` and `v` with the shapes and dtypes that the loss takes, or mend it."
+    said = (str(error).splitlines() or [""])[0]
     return (
         f"`loss` must be a function of JAX arrays that is called as {form}; at the start, with "
-        f"{shapes}, it failed with {type(error).__name__}: {(str(error).splitlines() or [''])[0]} {remedy}"
+        f"{shapes}, it failed with {type(error).__name__}: {said} {remedy}"
     )
 
 
