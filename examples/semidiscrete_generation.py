@@ -45,7 +45,7 @@ result = rsgda.solve(problem, algorithm, theta, v, key=jax.random.key(1), steps=
 z = jax.vmap(noise)(jax.random.split(jax.random.key(2), 1_000))
 before, after = (np.asarray(jax.vmap(generator)(z)) for generator in (theta, result.theta))
 sheets = {"before": before, f"{steps:,} steps": after, "1,000 of the digits": digits[:1_000]}
-panels = Figure(figsize=(9, 3.5), layout="constrained").subplots(1, 3)
+panels = Figure(figsize=(9, 3.7), layout="constrained").subplots(1, 3)
 for axes, (name, images) in zip(panels, sheets.items()):
     far = rsgda.transport.divergence(images, digits, epsilon=0.5, tol=0.1).value
     print(f"{name}: {far:.2f} from the digits")

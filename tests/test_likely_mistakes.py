@@ -228,7 +228,8 @@ def test_an_alpha_that_is_too_large_is_measured():
 
 def test_a_refused_descent_has_causes_of_its_own():
     def apart(theta, v, batch):
-        return right(theta, 0 * v, batch) - v @ v
+        inputs, targets = batch
+        return 0.5 * jnp.mean((inputs @ theta - targets) ** 2) - v @ v
 
     assert in_order(
         diverged(problem_of(apart), rsgda_with(alpha=5.0)),

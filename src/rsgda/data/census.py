@@ -86,7 +86,8 @@ def adult() -> Adult:
     tables = [_read(path) for path in locate(ADULT)]
     words = {name: sorted(set(tables[0][name]) | set(tables[1][name])) for name in WORDS}
     columns = (*NUMBERS, *(f"{name}={word}" for name in WORDS for word in words[name]))
-    return Adult(*(_people(table, words) for table in tables), columns)
+    train, test = (_people(table, words) for table in tables)
+    return Adult(train, test, columns)
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
@@ -95,7 +96,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
         with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
             lines = [line.strip().removesuffix(".") for line in file]
         rows = [line.split(", ") for line in lines if line and not line.startswith("|")]
-        columns = dict(zip(COLUMNS, np.array(rows).T, strict=True))
+        columns: dict[str, np.ndarray] = dict(zip(COLUMNS, np.array(rows).T, strict=True))
         for name in NUMBERS:
             columns[name] = columns[name].astype(np.float32)
         columns["income"] = np.array([INCOMES[word] for word in columns["income"]], np.int32)
