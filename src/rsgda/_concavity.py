@@ -20,6 +20,10 @@ SPREAD = 64  # points of V whose mean is taken to lie in its relative interior
 Map = Callable[[Array], Array]
 
 
+class ConcavityWarning(UserWarning):
+    """F was seen not to be strongly concave in v: a value is a lower bound of phi only."""
+
+
 class Measured(NamedTuple):
     """The curvatures of -F that were seen.
 

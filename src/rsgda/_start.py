@@ -18,7 +18,7 @@ def check_player(name: str, tree: PyTree) -> None:
     for path, leaf in leaves:
         where = f"`{name}`{jax.tree_util.keystr(path)}"
         if is_float_array(leaf):
-            if not bool(_all_finite(leaf)):
+            if not bool(all_finite(leaf)):
                 raise ValueError(f"{where} must be finite, got NaN or infinity.")
         elif isinstance(leaf, np.floating) or (isinstance(leaf, float) and _is_plain(path)):
             raise ValueError(
@@ -48,8 +48,16 @@ def _is_plain(path: Any) -> bool:
     return bool(path) and all(isinstance(entry, kinds) for entry in path)
 
 
-def check_key(name: str, key: Any, dimensions: int = 0) -> None:
-    """Refuse anything but a new-style key (or an array of them)."""
+def check_key(name: str, key: Any, dimensions: int = 0) -> Array:
+    """Return a new-style key (or an array of them); refuse anything else."""
+    if key is None:
+        example = "jax.random.key(0)"
+        if dimensions:
+            example = f"jax.random.split({example}, 5) for five runs of each algorithm"
+        raise ValueError(
+            f"`{name}` must be given, as all randomness comes from it, got None: pass "
+            f"`{name}={example}`."
+        )
     if not isinstance(key, jax.Array) or not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         raise ValueError(
             f"`{name}` must be a key of the new style, such as jax.random.key(0), got "
@@ -59,6 +67,7 @@ def check_key(name: str, key: Any, dimensions: int = 0) -> None:
     if key.ndim != dimensions or key.size == 0:
         kind = "a single key" if dimensions == 0 else "a non-empty vector of keys"
         raise ValueError(f"`{name}` must be {kind}, got shape {key.shape}.")
+    return key
 
 
 def check_rows(problem: Problem, v: PyTree) -> None:
@@ -69,7 +78,8 @@ def check_rows(problem: Problem, v: PyTree) -> None:
                 raise ValueError(
                     f"`v`{jax.tree_util.keystr(path)} must have one row for each of the "
                     f"{problem.rows} rows of `data`, as the problem is separable, "
-                    f"got shape {leaf.shape}."
+                    f"got shape {leaf.shape}; start with the rows of `data` themselves, or with "
+                    f"zeros of shape ({problem.rows}, ...)."
                 )
 
 
@@ -92,5 +102,6 @@ def check_project_rows(project: Callable[[PyTree], PyTree], v: PyTree) -> None:
 
 
 @jax.jit
-def _all_finite(leaf: Array) -> Array:
+def all_finite(leaf: Array) -> Array:
+    """Say whether all entries are finite, in one pass."""
     return jnp.sum(leaf * 0) == 0  # as in `moves`

@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array, lax
 
 from rsgda import _checks
-from rsgda._concavity import ROW_STEPS, STEPS, rows_at_once
+from rsgda._concavity import ROW_STEPS, STEPS, ConcavityWarning, rows_at_once
 from rsgda._flat import norm
 from rsgda._search import Best, Function, Numbers, search
 from rsgda._start import check_player, check_project_rows, check_rows
@@ -22,10 +22,6 @@ from rsgda.whole import Whole, whole
 
 POINTS = 2  # around the start, and as many around the end
 ROW_POINTS = 1  # likewise for each row of a separable problem
-
-
-class ConcavityWarning(UserWarning):
-    """F was seen not to be strongly concave in v: a value is a lower bound of phi only."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -284,7 +280,7 @@ def _message(problem: Problem, found: Any, tol: float, limit: int, measured: boo
         return (
             f"{who} not strongly concave in v as counted on: a curvature of {found.low:.3g} was "
             f"seen; the value {found.value:.6g} is a lower bound of phi only. Add a strongly "
-            "concave term in v, restrict V by `project_v`, or give a smaller `mu`."
+            "concave term in v (a larger gamma), restrict V by `project_v`, or give a smaller `mu`."
         )
     bound = f"phi is between {found.value:.6g} and that plus {found.gap:.3g}"
     rests = f"as F was strongly concave in v, mu = {found.mu:.3g}, wherever it was looked at"

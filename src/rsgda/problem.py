@@ -101,7 +101,8 @@ class Problem:
                 if getattr(self, name):
                     raise ValueError(f"`{name}` needs `data`, which is None.")
         else:
-            object.__setattr__(self, "data", jax.tree.map(_as_array, self.data))
+            data = jax.tree_util.tree_map_with_path(_as_array, self.data)
+            object.__setattr__(self, "data", data)
             # Placeholders, which JAX puts in place of arrays now and then, are let through.
             if all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(self.data)):
                 self._check_data()
@@ -279,10 +280,23 @@ def _has_arrays(function: Any) -> bool:
     )
 
 
-def _as_array(leaf: Any) -> Any:
+def _as_array(path: Any, leaf: Any) -> Any:
+    where = f"`data`{jax.tree_util.keystr(path)}"
     if isinstance(leaf, (int, float, complex, str)) and not isinstance(leaf, bool):
-        raise ValueError(f"`data` must hold arrays with a leading axis of rows, got {leaf!r}.")
-    return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
+        raise ValueError(f"{where} must hold arrays with a leading axis of rows, got {leaf!r}.")
+    if isinstance(leaf, np.ndarray):
+        if leaf.dtype.kind in "OSUMm":
+            raise ValueError(
+                f"{where} must hold numbers, got an array of {leaf.dtype}; convert it by "
+                'np.asarray(..., "float32"), and words by an encoder.'
+            )
+        return jnp.asarray(leaf)
+    if hasattr(leaf, "__array__") and not isinstance(leaf, jax.Array):
+        raise ValueError(
+            f"{where} must be an array of NumPy or JAX, got a {type(leaf).__name__}; convert it by "
+            'np.asarray(..., "float32").'
+        )
+    return leaf
 
 
 def _name(value: Any) -> str:

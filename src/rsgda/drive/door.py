@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jax import Array
 from jax.sharding import Mesh
@@ -15,6 +14,7 @@ from rsgda import _checks
 from rsgda._start import check_key as check_key
 from rsgda._start import check_player, check_project_rows, check_rows
 from rsgda._trees import PyTree, Static, freeze, thaw
+from rsgda.drive import causes
 from rsgda.drive.result import COUNTERS, to_keep
 from rsgda.moves import State
 from rsgda.problem import Problem
@@ -128,17 +128,49 @@ def check_sets(problem: Problem, theta: PyTree, v: PyTree) -> None:
 
 
 def check_loss(problem: Problem, state: State) -> None:
-    """Refuse a loss that is not a finite scalar at the start."""
-    form = "loss(theta, v)" if problem.exact else "loss(theta, v, batch)"
+    """Refuse a loss that is not a finite scalar at the start, and data that make it none."""
     try:
-        value = float(_first_loss(problem, state))
-    except TypeError as error:
-        raise ValueError(
-            f"`loss` must be a function of JAX arrays that is called as {form}; at the start it "
-            f"failed with {type(error).__name__}: {error}"
-        ) from error
+        value = causes.first_loss(problem, state)
+    except (TypeError, ValueError) as error:
+        if str(error).startswith("`"):  # one of our own, which says what to do
+            raise
+        raise ValueError(_uncallable(problem, state, error)) from error
+    causes.check_data(problem, state)
     if not np.isfinite(value):
-        raise ValueError(f"`loss` must be finite at the start, got {value}.")
+        raise ValueError(
+            f"`loss` must be finite at the start, got {value}. Look for a logarithm or root at "
+            "zero, a division by zero, or NaN in what the loss is made of."
+        )
+    causes.warn_of_no_maximum(problem, state)
+
+
+def _uncallable(problem: Problem, state: State, error: Exception) -> str:
+    """Say how the loss was called, and what came of it."""
+    form = "loss(theta, v)" if problem.exact else "loss(theta, v, batch)"
+    batch = jax.eval_shape(problem.draw, state.key)
+    given = {"theta": state.theta, "v": jax.eval_shape(problem.look, state.v, batch)}
+    if not problem.exact:
+        given["batch"] = batch.arguments[0]
+    shapes = ", ".join(
+        f"{name} of {', '.join(_shape(leaf) for leaf in jax.tree.leaves(tree))}"
+        for name, tree in given.items()
+    )
+    if "Tracer" in type(error).__name__:
+        remedy = (
+            "Inside of the loss take jax.numpy in place of numpy, jnp.asarray(...) of arrays that "
+            "it has from elsewhere, and jnp.where in place of `if`."
+        )
+    else:
+        remedy = "Start `theta` and `v` with the shapes and dtypes that the loss takes, or mend it."
+    said = (str(error).splitlines() or [""])[0]
+    return (
+        f"`loss` must be a function of JAX arrays that is called as {form}; at the start, with "
+        f"{shapes}, it failed with {type(error).__name__}: {said} {remedy}"
+    )
+
+
+def _shape(leaf: Any) -> str:
+    return f"{leaf.dtype}{list(leaf.shape)}"
 
 
 def check_record(record: Record | None, problem: Problem, state: State) -> None:
@@ -203,12 +235,6 @@ def _check_schedules(algorithm: Any) -> None:
                 f"`{name}` as a schedule must return a finite scalar, not negative; at k = 0 it "
                 f"returned {value}."
             )
-
-
-@jax.jit
-def _first_loss(problem: Problem, state: State) -> Array:
-    batch = problem.draw(jr.fold_in(state.key, 0))
-    return problem.value(state.theta, problem.look(state.v, batch), batch)
 
 
 @jax.jit

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rsgda._trees import PyTree, thaw
+from rsgda.drive import causes
 from rsgda.moves import ASCENT_REFUSED, State
 from rsgda.problem import Problem
 
@@ -89,17 +90,14 @@ def columns(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
     }
 
 
-def message(status: Status, step: int, refused: int) -> str:
-    """Say how a run ended, and what to change if it diverged."""
+def message(status: Status, step: int, refused: int, seen: str = "") -> str:
+    """Say how a run ended, and what may be wrong if it diverged; `seen` is what was measured."""
     if status is not Status.DIVERGED:
         return f"{status.value} (step {step})"
-    player, size, other = ("v", "eta", "alpha") if refused == ASCENT_REFUSED else (
-        "theta", "alpha", "eta",
-    )  # fmt: skip
+    player = "v" if refused == ASCENT_REFUSED else "theta"
     return (
         f"diverged at step {step}: the update of {player} was not finite and was refused; the "
-        f"last finite state is returned. Try a smaller `{size}`, half or a tenth, and then a "
-        f"smaller `{other}`; check that the loss is smooth there and concave in v."
+        f"last finite state is returned. {seen}{causes.words(refused)}"
     )
 
 

@@ -3,6 +3,7 @@
 import functools
 import logging
 import os
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +13,7 @@ from jax import Array
 from jax.sharding import Mesh
 
 from rsgda._trees import PyTree, freeze_numbers, thaw
-from rsgda.drive import door, loop, processes
+from rsgda.drive import causes, door, loop, processes
 from rsgda.drive.checkpoint import Checkpoint
 from rsgda.drive.folder import local
 from rsgda.drive.history import History
@@ -40,7 +41,7 @@ def solve(
     theta: PyTree,
     v: PyTree,
     *,
-    key: Array,
+    key: Array | None = None,
     steps: int,
     record: door.Record | None = None,
     every: int = 1_000,
@@ -55,7 +56,8 @@ def solve(
         algorithm: `RSGDA(...)`, `SGDA(...)`, `ESGDA(...)`, `SGDmax(...)` or one of your own.
         theta: where the minimised variable starts.
         v: where the maximised variable starts, inside V.
-        key: all randomness; the same key gives the same run.
+        key: all randomness, such as `jax.random.key(0)`; the same key gives the same run. There
+            is none unless you give it.
         steps: iterations of the algorithm's loop.
         record: `record(problem, state)` returns a dict of scalars for the history; a true value
             under "stop" ends the run. It is called once more at the start, to check what it
@@ -82,7 +84,7 @@ def solve(
     """
     door.check_call(problem, [algorithm], theta, v, steps, every)
     algorithm = door.with_steps(problem, algorithm)
-    door.check_key("key", key)
+    key = door.check_key("key", key)
     folder = None if checkpoint is None else local(checkpoint)
     door.check_mesh(mesh, problem, folder)
     door.check_sets(problem, theta, v)
@@ -90,7 +92,11 @@ def solve(
     door.check_loss(problem, state)
     door.check_record(record, problem, state)
     whose = None if folder is None else identity(problem, algorithm, state)
-    asked = Asked(problem, record, steps, every, progress and processes.is_first())
+
+    def seen(problem: Problem = problem) -> str:
+        return causes.seen_at_start(problem, algorithm, algorithm.init(problem, theta, v, key))
+
+    asked = Asked(problem, record, steps, every, progress and processes.is_first(), seen)
     if mesh is not None:
         problem = problem.over(mesh)
         state = over(problem, state)
@@ -106,13 +112,14 @@ def solve(
 
 
 class Asked(NamedTuple):
-    """What was asked for: the problem as it was given, and what to record how often."""
+    """What was asked for: the problem as it was given, what to record how often, what to say."""
 
     problem: Problem
     record: door.Record | None
     steps: int
     every: int
     progress: bool
+    seen: Callable[[], str]
 
     def row(self, problem: Problem, state: State, counts: list[int]) -> dict[str, Any]:
         """Return the counts of a state with what is recorded of it."""
@@ -142,7 +149,7 @@ def _run(
     asked: Asked,
     store: Checkpoint | None,
 ) -> Result:
-    _, _, steps, every, progress = asked
+    _, _, steps, every, progress, _ = asked
     frozen, pacer, counts = freeze_numbers(algorithm), Pacer(), _counts(state)
     if problem.split is not None:
         frozen = problem.split.place(frozen)
@@ -175,7 +182,7 @@ def _run(
         if store is not None and not refused:
             store.save(step, state, history.since)
     status = Status.DIVERGED if refused else Status.STOPPED if stopped else Status.FINISHED
-    told = message(status, step, refused)
+    told = message(status, step, refused, asked.seen() if refused else "")
     if refused and processes.is_first():
         logger.warning(told)
     last = shown(state if problem.split is None else problem.split.local(state))

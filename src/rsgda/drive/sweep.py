@@ -81,7 +81,7 @@ def sweep(
     theta: PyTree,
     v: PyTree,
     *,
-    keys: Array,
+    keys: Array | None = None,
     steps: int,
     record: door.Record | None = None,
     every: int = 1_000,
@@ -147,7 +147,7 @@ def planned(
     theta: PyTree,
     v: PyTree,
     *,
-    keys: Array,
+    keys: Array | None = None,
     steps: int,
     record: door.Record | None,
     every: int,
@@ -161,7 +161,7 @@ def planned(
         raise ValueError("`algorithms` must hold at least one algorithm, got none.")
     door.check_call(problem, given, theta, v, steps, every)
     known = tuple(door.with_steps(problem, one) for one in given)
-    door.check_key("keys", keys, dimensions=1)
+    keys = door.check_key("keys", keys, dimensions=1)
     folder = None if checkpoint is None else local(checkpoint)
     door.check_sets(problem, theta, v)
     first = own(known[0].init(problem, theta, v, keys[0]))

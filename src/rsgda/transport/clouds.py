@@ -13,6 +13,7 @@ from jax import Array
 from rsgda import _checks
 from rsgda._trees import PyTree, freeze_values, is_float_array, thaw
 
+SOME = 256  # points of a cloud that costs are looked at of
 SUM = 1e-4  # how far from one the sum of given weights may be: that of float32 of many
 
 
@@ -83,6 +84,18 @@ def epsilon_of(value: Any, dtype: Any) -> Array:
     if number is not None and not jnp.finfo(dtype).tiny <= number < np.inf:
         raise ValueError(f"`epsilon` must be one that {held.dtype} can hold, got {value!r}.")
     return held
+
+
+def check_resolved(epsilon: Array, costs: Array) -> None:
+    """Refuse a regularisation that is lost in the rounding of some of the costs."""
+    typical = float(jnp.median(costs))
+    least = float(jnp.finfo(costs.dtype).eps) * typical
+    if np.isfinite(typical) and float(epsilon) < least:
+        raise ValueError(
+            f"`epsilon` must be larger, got {float(epsilon):.3g}: costs are about {typical:.3g}, "
+            f"and {costs.dtype} tells no differences below {least:.3g} of these. Start with a "
+            f"hundredth of them, {typical / 100:.3g}."
+        )
 
 
 @jax.tree_util.register_dataclass
@@ -183,6 +196,13 @@ def drawn(given: dict[str, Any]) -> Any:
         return jax.eval_shape(given["sample"], jr.key(0))
     cloud = given["data"]
     return jax.ShapeDtypeStruct((given["batch_size"], *cloud.shape[1:]), cloud.dtype)
+
+
+def some(given: dict[str, Any]) -> Array:
+    """Return a few points of a source."""
+    if "sample" in given:
+        return given["sample"](jr.key(0))[:SOME]
+    return given["data"][:SOME]
 
 
 def dtype_of(network: Any) -> Any:

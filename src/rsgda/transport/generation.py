@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -75,5 +76,8 @@ def generation(
         int(of_z.get("batch_size", batch_size)),
         targets=kind.targets(y.astype(made.dtype)),
     )
+    of_some = jax.vmap(network)(clouds.some(of_z))
+    targets = kind.targets(y[: clouds.SOME].astype(made.dtype))
+    clouds.check_resolved(loss.epsilon, kind.matrix(of_some, targets))
     project = None if beta is None else zero_sum_ball(beta)
     return Problem(loss, **of_z, project_v=project), network, jnp.zeros(len(y), made.dtype)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -81,6 +82,8 @@ def matching(
         checked(cost, width, made.dtype),
         int(of_x.get("batch_size", batch_size)),
     )
+    targets = loss.cost.targets(jax.vmap(network)(y[: clouds.SOME]))
+    clouds.check_resolved(loss.epsilon, loss.cost.matrix(clouds.some(of_x), targets))
     problem = Problem(
         loss,
         **of_x,

@@ -96,6 +96,7 @@ def sinkhorn(
     if not isinstance(accelerate, bool):
         raise ValueError(f"`accelerate` must be True or False, got {accelerate!r}.")
     kind = checked(cost, x.shape[1], dtype)
+    clouds.check_resolved(final, kind.matrix(x[: clouds.SOME], kind.targets(y[: clouds.SOME])))
     start = jnp.zeros(len(y), dtype) if v is None else _potentials(v, len(y), dtype)
     rows = stream.chunked(x, mu, len(y))
     targets = kind.targets(y)
