@@ -45,6 +45,10 @@ def run(
     """
     if kind == "parquet":
         tidy.pyarrow()
+    if cluster is not None:
+        from rsgda.drive.cluster import check_address
+
+        check_address(cluster)
     grid, began = read(path), time.perf_counter()
     started = datetime.datetime.now(datetime.UTC)
     floats = jnp.zeros(()).dtype.name
