@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh
 
+from rsgda._split import free, without_mesh
 from rsgda._trees import PyTree, freeze_numbers, thaw
 from rsgda.drive import door, loop, processes
 from rsgda.drive.checkpoint import Checkpoint
@@ -80,29 +81,31 @@ def solve(
 
     Source: the loop around all algorithms of the paper.
     """
-    door.check_call(problem, [algorithm], theta, v, steps, every)
-    algorithm = door.with_steps(problem, algorithm)
-    door.check_key("key", key)
-    folder = None if checkpoint is None else local(checkpoint)
-    door.check_mesh(mesh, problem, folder)
-    door.check_sets(problem, theta, v)
-    state = own(algorithm.init(problem, theta, v, key))
-    door.check_loss(problem, state)
-    door.check_record(record, problem, state)
-    whose = None if folder is None else identity(problem, algorithm, state)
-    asked = Asked(problem, record, steps, every, progress and processes.is_first())
-    if mesh is not None:
-        problem = problem.over(mesh)
-        state = over(problem, state)
-    if folder is None or whose is None:
-        return _run(problem, algorithm, state, History(), asked, None)
-    store = Checkpoint(folder, whose, state)
-    try:
-        state, history = _resume(store, state, steps)
-        with processes.noticing_losses(lambda: store.safe):
-            return _run(problem, algorithm, state, history, asked, store)
-    finally:
-        store.close()
+    with without_mesh():
+        door.check_call(problem, [algorithm], theta, v, steps, every)
+        door.check_key("key", key)
+        problem, algorithm, theta, v, key = free((problem, algorithm, theta, v, key))
+        algorithm = door.with_steps(problem, algorithm)
+        folder = None if checkpoint is None else local(checkpoint)
+        door.check_mesh(mesh, problem, folder)
+        door.check_sets(problem, theta, v)
+        state = own(algorithm.init(problem, theta, v, key))
+        door.check_loss(problem, state)
+        door.check_record(record, problem, state)
+        whose = None if folder is None else identity(problem, algorithm, state)
+        asked = Asked(problem, record, steps, every, progress and processes.is_first())
+        if mesh is not None:
+            problem = problem.over(mesh)
+            state = over(problem, state)
+        if folder is None or whose is None:
+            return _run(problem, algorithm, state, History(), asked, None)
+        store = Checkpoint(folder, whose, state)
+        try:
+            state, history = _resume(store, state, steps)
+            with processes.noticing_losses(lambda: store.safe):
+                return _run(problem, algorithm, state, history, asked, store)
+        finally:
+            store.close()
 
 
 class Asked(NamedTuple):
