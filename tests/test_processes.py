@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from rsgda.cli_launch import command
+from rsgda.drive import processes
 
 SCRIPT = Path(launched_run.__file__)
 FAST = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
@@ -133,6 +134,60 @@ def test_a_script_that_fails_ends_all(tmp_path):
     assert time.monotonic() - began < BOUND
     assert done.returncode == 3
     assert "process 1 of 2 ended with exit code 3" in done.stderr
+
+
+@pytest.mark.slow
+def test_one_that_comes_late_is_waited_for(tmp_path):
+    """JAX gives processes half a minute from one's first word with the others to theirs."""
+    launched(2, tmp_path / "out", "--late", 35)
+    same(found(tmp_path / "out", 0), one("rows"), exactly=False)
+
+
+@pytest.mark.slow
+def test_one_that_does_not_come_is_said_in_a_line(tmp_path):
+    script = tmp_path / "impatient.py"
+    script.write_text(
+        "from rsgda.drive import processes\nimport launched_run\n"
+        "processes.PATIENCE = 1.0\nlaunched_run.main()\n"
+    )
+    folder = tmp_path / "saved"
+    done = subprocess.run(
+        [sys.executable, "-c", "from rsgda.cli import main; main()", "launch", "-n", "2", "--",
+         str(script), str(tmp_path / "out"), "--late", "60", "--checkpoint", str(folder)],
+        capture_output=True, text=True, timeout=BOUND + 60, check=False,
+        env={**os.environ, "PYTHONPATH": f"{SCRIPT.parent}:{os.environ.get('PYTHONPATH', '')}"},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    said = f"is too slow; what {folder} holds is safe; start all processes again."
+    assert "rsgda: process 0 of 2 has lost touch with another process of this run" in done.stderr
+    assert said in done.stderr
+    assert "process 0 of 2 ended with exit code 1" in done.stderr
+
+
+def lost():
+    raise RuntimeError("UNKNOWN: Gloo all-reduce failed: Connection closed by peer\nmore")
+
+
+def refused():
+    raise ValueError("`loss` must not be barrier_loss.")
+
+
+def test_a_loss_is_told_from_what_is_refused(monkeypatch):
+    with pytest.raises(RuntimeError, match="Gloo"), processes.noticing_losses(str):
+        lost()  # of a process by itself it is something else
+    monkeypatch.setattr(processes, "several", lambda: True)
+    said = r"cannot be reached or is too slow; all is safe\. \(UNKNOWN.* by peer\)$"
+    with (
+        pytest.raises(processes.ProcessLost, match=said),
+        processes.noticing_losses(lambda: "all is safe."),
+    ):
+        lost()
+    with (
+        pytest.raises(ValueError, match="must not be barrier_loss"),
+        processes.noticing_losses(str),
+    ):
+        refused()
 
 
 class Ended:

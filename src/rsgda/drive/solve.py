@@ -3,6 +3,7 @@
 import functools
 import logging
 import os
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -97,15 +98,19 @@ def solve(
         if mesh is not None:
             problem = problem.over(mesh)
             state = over(problem, state)
-        if folder is None or whose is None:
-            return _run(problem, algorithm, state, History(), asked, None)
-        store = Checkpoint(folder, whose, state)
+        store = None
         try:
-            state, history = _resume(store, state, steps)
-            with processes.noticing_losses(lambda: store.safe):
+            with processes.noticing_losses(lambda: _safe(folder, store)):
+                if mesh is not None:
+                    processes.meet()
+                if folder is None or whose is None:
+                    return _run(problem, algorithm, state, History(), asked, None)
+                store = Checkpoint(folder, whose, state)
+                state, history = _resume(store, state, steps)
                 return _run(problem, algorithm, state, history, asked, store)
         finally:
-            store.close()
+            if store is not None:
+                store.close()
 
 
 class Asked(NamedTuple):
@@ -147,6 +152,7 @@ def _run(
 ) -> Result:
     _, _, steps, every, progress = asked
     frozen, pacer, counts = freeze_numbers(algorithm), Pacer(), _counts(state)
+    shared = problem.split is not None  # other processes may do something else than this run
     if problem.split is not None:
         frozen = problem.split.place(frozen)
     step, refused = int(state.step), 0
@@ -158,7 +164,8 @@ def _run(
     stopped = asks and _recorded(history, step) and bool(asked.row(problem, state, []).get("stop"))
     with bar(progress, type(algorithm).__name__, step, steps) as shown_bar, Interrupts() as ctrl_c:
         while step < steps and not refused and not stopped:
-            end = processes.of_first(pacer.end(step, steps, every))
+            end = pacer.end(step, steps, every)
+            end = processes.of_first(end) if shared else end
             state, counts = _advance(problem, frozen, state, np.int32(end))
             *_, refused = seen = np.asarray(counts).tolist()
             pacer.saw(seen[0] - step)
@@ -168,7 +175,8 @@ def _run(
                 history.append(asked.row(problem, state, seen))
                 stopped = bool(history.last.get("stop"))
             shown_bar.update(step, history.last)
-            interrupted = processes.in_any(ctrl_c.pending)  # asked once: later ones wait
+            pending = ctrl_c.pending  # asked once: later ones wait
+            interrupted = processes.in_any(pending) if shared else pending
             if store is not None and not refused and (interrupted or store.due()):
                 store.save(step, state, history.since)
             if interrupted and not refused:
@@ -224,6 +232,14 @@ def _counts(state: State) -> Array:
 
 def _recorded(history: History, step: int) -> bool:
     return history.last.get("step") == step
+
+
+def _safe(folder: Path | None, store: Checkpoint | None) -> str:
+    if folder is None:
+        return "nothing was saved, as no `checkpoint` was given."
+    if store is None:
+        return f"what {folder} holds is safe; start all processes again."
+    return store.safe
 
 
 def _interrupted(step: int, store: Checkpoint | None) -> str:
