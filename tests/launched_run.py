@@ -1,8 +1,10 @@
 """A run that several processes share: a program for `rsgda launch`.
 
-    python launched_run.py OUT [--kind KIND] [--checkpoint FOLDER] [--pause SECONDS] [--steps N]
+    python launched_run.py OUT [--kind KIND] [--checkpoint FOLDER] [--pause SECONDS] [--steps N] \
+        [--late SECONDS]
 
-PAUSE is what each record takes in seconds; with it, every chunk is saved.
+PAUSE is what each record takes in seconds; with it, every chunk is saved. LATE is how much later
+than the others the last process comes to the run.
 """
 
 import argparse
@@ -78,11 +80,16 @@ def main():
     parser.add_argument("--checkpoint")
     parser.add_argument("--pause", type=float, default=0.0)
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--late", type=float, default=0.0)
     parser.add_argument("--alone", action="store_true", help="without a mesh")
     given = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
     if given.pause:
         Checkpoint.due = lambda self: True
+    if jax.process_index() == 0:
+        run(given.kind, None, steps=5)  # others need not take part in a run without a mesh
+    if jax.process_index() == jax.process_count() - 1:
+        time.sleep(given.late)
     mesh = None if given.alone else jax.make_mesh((jax.device_count(),), ("rows",))
     result = run(
         given.kind, mesh, steps=given.steps, checkpoint=given.checkpoint, pause=given.pause

@@ -7,6 +7,7 @@ It prints one line of JSON: by how much each case differs, relative to its size;
 of a large problem, what its devices hold and what they send to each other.
 """
 
+import dataclasses
 import functools
 import importlib
 import json
@@ -21,6 +22,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import optax
+from jax.sharding import NamedSharding, PartitionSpec
 
 import rsgda
 from rsgda import projections, robust, transport
@@ -59,6 +61,12 @@ def rows_loss(theta, v, batch):
     return jnp.mean(errors**2 - 1.5 * jnp.sum((v["z"] - x) ** 2, axis=1))
 
 
+def masked_loss(theta, v, batch):
+    """Rows with a truth each."""
+    x, y, counts = batch
+    return jnp.where(counts, 1.0, 0.5).mean() * rows_loss(theta, v, (x, y))
+
+
 def drawn(key):
     """A sampler's batch."""
     x = jr.normal(key, (16, 3))
@@ -94,6 +102,10 @@ def problems():
     return {
         "shared": (rsgda.Problem(shared_loss, **data), theta, v),
         "rows": (rsgda.Problem(rows_loss, **by_rows), theta, rows),
+        "rows-masked": (
+            rsgda.Problem(masked_loss, **by_rows | {"data": (x[:56], y[:56], x[:56, 1] > 0)}),
+            theta, rows,
+        ),
         "rows-projected": (
             rsgda.Problem(rows_loss, **by_rows, project_v=balls), theta, balls(rows),
         ),
@@ -106,6 +118,14 @@ def problems():
         "restarted": (rsgda.Problem(shared_loss, **data, restart=beginning), theta, v),
         "exact": (rsgda.Problem(exact_loss), theta, jnp.zeros(3)),
     }  # fmt: skip
+
+
+def placed(problem, theta, v):
+    """Return a problem with rows that a user has shared out already."""
+    mesh = jax.make_mesh((jax.device_count(),), ("rows",))
+    by_rows, whole = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in (["rows"], []))
+    problem = dataclasses.replace(problem, data=jax.device_put(problem.data, by_rows))
+    return problem, jax.device_put(theta, whole), jax.device_put(v, by_rows)
 
 
 def matched(**options):
@@ -139,6 +159,9 @@ def cases():
             if name == "restarted" and title in AT_ONCE:
                 continue
             found[f"{name} {title}"] = functools.partial(lambda given: given, problem), algorithm
+    found["rows-placed rsgda"] = (
+        functools.partial(placed, *problems()["rows-masked"]), ALGORITHMS["rsgda"],
+    )  # fmt: skip
     eta = transport.relative(0.5)
     found["matching rsgda"] = matched, rsgda.RSGDA(p=0.4, alpha=optax.adam(0.01), eta=eta)
     found["matching-beta esgda"] = (

@@ -59,9 +59,37 @@ def test_a_home_that_cannot_be_written_to(home, monkeypatch):
 def test_old_programs_go(home):
     cli_cache.keep_programs()
     folder = Path(os.environ.pop(cli_cache.FOLDER))
-    for name, age in (("old", 31), ("new", 29)):
-        (folder / name).write_text("")
+    (folder / "a-folder").mkdir()
+    for name, age in (("old", 31), ("new", 29), ("a-folder", 31)):
+        if name != "a-folder":
+            (folder / name).write_text("a program")
         then = time.time() - age * 24 * 3600
         os.utime(folder / name, (then, then))
     cli_cache.keep_programs()
-    assert [path.name for path in folder.iterdir()] == ["new"]
+    assert sorted(path.name for path in folder.iterdir()) == ["a-folder", "new"]
+    assert os.environ[cli_cache.FOLDER] == str(folder)
+
+
+def test_what_another_command_removes_meanwhile(home, monkeypatch):
+    cli_cache.keep_programs()
+    folder = Path(os.environ.pop(cli_cache.FOLDER))
+    gone = [folder / "gone", folder / "gone-too"]
+    monkeypatch.setattr(Path, "iterdir", lambda self: iter(gone))
+    cli_cache.keep_programs()
+    assert os.environ[cli_cache.FOLDER] == str(folder)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="caches of users are elsewhere")
+def test_a_program_that_a_full_disk_left_empty_is_written_again(home):
+    said = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM], check=True, capture_output=True, text=True
+        )
+        said.append(done.stderr)
+        found = list(home.rglob("*-cache"))
+        assert found
+        assert all(path.stat().st_size for path in found)
+        for path in found:
+            path.write_bytes(b"")
+    assert "cache" not in said[1]  # JAX warns of what it cannot read

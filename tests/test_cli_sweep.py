@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 
 import jax
 import numpy as np
@@ -15,6 +16,9 @@ from typer.testing import CliRunner
 
 import rsgda
 from rsgda.cli import app
+from rsgda.cli_sweep import grid
+from rsgda.cli_sweep import run as run_module
+from rsgda.cli_sweep.places import Place
 
 GRID = """
 steps = 40
@@ -259,6 +263,7 @@ def test_a_worker_that_is_killed_leaves_no_trace(folder, tmp_path):
 TOY = '[[problems]]\nproblem = "toy"\n'
 SGDA = '[[algorithms]]\nname = "SGDA"\nalpha = 0.1\neta = 0.3\n'
 NUMBERS = "steps = 10\nseeds = 1\n"
+LONG = list(range(1000))
 
 
 @pytest.mark.parametrize(
@@ -286,6 +291,14 @@ NUMBERS = "steps = 10\nseeds = 1\n"
         (NUMBERS + SGDA + TOY + "kappa = 1.0\n", "`problems[0]`: `kappa` must be a finite number"),
         (NUMBERS + SGDA + TOY + "kappa = 2020-01-01\n", "must be a number, a text or a list"),
         (NUMBERS + SGDA + TOY + "kappa = [5.0, 5.0]\n", "has toy with kappa = 5.0 twice"),
+        (
+            "steps = 1\nseeds = 1_000_001\n" + TOY + SGDA,
+            "at most 1,000,000 runs, got 1 problems × 1 algorithms × 1,000,001 seeds = 1,000,001",
+        ),
+        (
+            f"{NUMBERS}{SGDA}{TOY}kappa = {LONG}\ns = {LONG}\nt = {LONG}\n",
+            "got 1,000,000,000 problems × 1 algorithms × 1 seeds = 1,000,000,000; make several",
+        ),
         (NUMBERS + TOY + SGDA + "p = 0.5\n", "`algorithms[0].p` is no key; there are name, alpha"),
         (NUMBERS + TOY + '[[algorithms]]\nname = "Adam"\n', "must be one of RSGDA, SGDA, ESGDA, S"),
         (NUMBERS + TOY + '[[algorithms]]\nname = "SGDA"\n', "`algorithms[0]` lacks `alpha`"),
@@ -317,6 +330,24 @@ def test_a_wrong_grid_is_refused(folder, text, said):
     assert done.output.startswith("rsgda: grid.toml")
     assert said in done.output
     assert not (folder / "rsgda-sweep").exists()
+
+
+def test_a_large_grid_is_arranged_soon(folder):
+    """Thousands of seeds, each with the key that `jax.random.key` makes of it, or of numbers."""
+    seeds = [2**32 - 1, *range(2999), 2**31, 2**31 - 1]
+    (folder / "grid.toml").write_text(f"steps = 10\nseeds = {seeds}\n{TOY}{SGDA}")
+    began = time.monotonic()
+    given = grid.read(folder / "grid.toml")
+    planned = run_module._planned(given, given.settings[0], Place(folder / "out", "csv", {}), 0)
+    assert time.monotonic() - began < 10
+    for place in (0, 1, 2, 2999, 3000, 3001):
+        assert planned.keys[place] == jax.random.key(seeds[place])
+    numbers = [(name, {"alpha": [0.1, i]}) for name in "ab" for i in range(10_000)]
+    began = time.monotonic()
+    grid._Door(folder).once("algorithms", numbers)
+    assert time.monotonic() - began < 5
+    with pytest.raises(ValueError, match=r"`algorithms` has a with alpha = \[0\.1, 7\] twice"):
+        grid._Door(folder).once("algorithms", [*numbers, numbers[7]])
 
 
 @pytest.mark.parametrize(

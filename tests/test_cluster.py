@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import socket
+import subprocess
 import sys
 import threading
 import time
@@ -207,22 +209,73 @@ def test_the_extra_is_named(monkeypatch):
         call(client=object(), steps=0)
 
 
-def test_no_scheduler():
-    with (
-        dask.config.set({"distributed.comm.timeouts.connect": "0.5s"}),
-        pytest.raises(ConnectionError, match="there is no Dask scheduler at 'tcp:"),
-        drive_cluster.connected("tcp://127.0.0.1:1"),
-    ):
-        pass
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(drive_cluster, "ANSWER", 1.0)
 
 
-@pytest.mark.parametrize("address", ["nonsense://x", "tcp://", ""])
-def test_no_address(address):
+@pytest.fixture
+def silent():
+    """The address of a port where somebody listens and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"tcp://127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.fixture
+def nobody():
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        return f"tcp://127.0.0.1:{closed.getsockname()[1]}"
+
+
+@pytest.fixture
+def worker(calm):
+    (address, _) = calm.scheduler_info(-1)["workers"]
+    return address
+
+
+@pytest.mark.parametrize(
+    ("there", "why"),
+    [
+        ("nobody", "Connection refused"),
+        ("silent", "nothing said for 1 s"),
+        ("worker", "a Worker is there"),
+    ],
+)
+def test_no_scheduler(there, why, request, impatient):
+    """It is said soon, and nothing is left that has to be given up."""
+    address = request.getfixturevalue(there)
+    began, threads = time.monotonic(), threading.active_count()
     with (
-        pytest.raises(ConnectionError, match="there is no Dask scheduler at"),
+        pytest.raises(ConnectionError, match=f"no Dask scheduler at {address} .*{why}"),
         drive_cluster.connected(address),
     ):
         pass
+    assert time.monotonic() - began < 10
+    assert threading.active_count() <= threads
+
+
+@pytest.mark.parametrize("address", ["hello", "nonsense://x", "tcp://", "", "tcp://a b:1"])
+@pytest.mark.parametrize("command", ["sweep", "reproduce"])
+def test_what_is_no_address_is_refused_at_the_door(command, address, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = {"sweep": "grid.toml", "reproduce": "fig1"}[command]
+    done = CliRunner().invoke(app, [command, given, "--cluster", address])
+    assert done.exit_code == 2
+    assert f"scheduler must be one with a port, got {address!r}" in done.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_command_that_finds_no_scheduler_ends_soon_and_in_one_line(silent):
+    script = (
+        "from rsgda.drive import cluster; from rsgda.cli import main; cluster.ANSWER = 1; main()"
+    )
+    command = [sys.executable, "-c", script, "reproduce", "fig1", "--cluster", silent]
+    began = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert time.monotonic() - began < 30  # most of it to import what it needs
+    assert (done.returncode, done.stdout) == (1, "")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert f"rsgda: there is no Dask scheduler at {silent}" in done.stderr
 
 
 def cell(name, tell):

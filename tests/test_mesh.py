@@ -21,8 +21,9 @@ from rsgda.testing import trees_equal
 
 FAST = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 FEW = (
-    "shared rsgda", "shared sgdmax", "rows rsgda-often", "rows-projected esgda", "sampled sgda",
-    "prepared rsgda", "restarted rsgda", "matching sinkhorn", "wrm rsgda",
+    "shared rsgda", "shared sgdmax", "rows rsgda-often", "rows-placed rsgda",
+    "rows-projected esgda", "sampled sgda", "prepared rsgda", "restarted rsgda",
+    "matching sinkhorn", "wrm rsgda",
 )  # fmt: skip
 KEY = jr.key(0)
 
@@ -80,6 +81,21 @@ def test_one_device_is_a_mesh_too():
         for each in (None, mesh)
     )
     assert trees_equal(one.state, other.state)
+
+
+def test_within_a_mesh_that_is_set():
+    """The arrays of the start are typed by it, and those of the end are free."""
+    mesh = jax.make_mesh((1,), ("rows",))
+    algorithm = on_devices.ALGORITHMS["rsgda"]
+    problem, theta, v = on_devices.problems()["rows"]
+    one = rsgda.solve(problem, algorithm, theta, v, key=KEY, steps=20)
+    with jax.set_mesh(mesh):
+        problem, theta, v = on_devices.problems()["rows"]
+        assert jax.typeof(v["z"]).sharding.mesh == mesh.abstract_mesh
+        for each in (None, mesh):
+            other = rsgda.solve(problem, algorithm, theta, v, key=KEY, steps=20, mesh=each)
+            assert trees_equal(one.state, other.state)
+        assert jax.sharding.get_mesh() == mesh
 
 
 @pytest.mark.parametrize("mesh", [3, "rows", [0, 1], KEY])

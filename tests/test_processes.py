@@ -1,5 +1,6 @@
 """Several processes that share a run: what they find and save, and what if one is killed."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ import psutil
 import pytest
 
 from rsgda.cli_launch import command
+from rsgda.drive import processes
 
 SCRIPT = Path(launched_run.__file__)
 FAST = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
@@ -132,6 +134,141 @@ def test_a_script_that_fails_ends_all(tmp_path):
     assert time.monotonic() - began < BOUND
     assert done.returncode == 3
     assert "process 1 of 2 ended with exit code 3" in done.stderr
+
+
+@pytest.mark.slow
+def test_one_that_comes_late_is_waited_for(tmp_path):
+    """JAX gives processes half a minute from one's first word with the others to theirs."""
+    launched(2, tmp_path / "out", "--late", 35)
+    same(found(tmp_path / "out", 0), one("rows"), exactly=False)
+
+
+@pytest.mark.slow
+def test_one_that_does_not_come_is_said_in_a_line(tmp_path):
+    script = tmp_path / "impatient.py"
+    script.write_text(
+        "from rsgda.drive import processes\nimport launched_run\n"
+        "processes.PATIENCE = 1.0\nlaunched_run.main()\n"
+    )
+    folder = tmp_path / "saved"
+    done = subprocess.run(
+        [sys.executable, "-c", "from rsgda.cli import main; main()", "launch", "-n", "2", "--",
+         str(script), str(tmp_path / "out"), "--late", "60", "--checkpoint", str(folder)],
+        capture_output=True, text=True, timeout=BOUND + 60, check=False,
+        env={**os.environ, "PYTHONPATH": f"{SCRIPT.parent}:{os.environ.get('PYTHONPATH', '')}"},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    said = f"is too slow; what {folder} holds is safe; start all processes again."
+    assert "rsgda: process 0 of 2 has lost touch with another process of this run" in done.stderr
+    assert said in done.stderr
+    assert "process 0 of 2 ended with exit code 1" in done.stderr
+
+
+def lost():
+    raise RuntimeError("UNKNOWN: Gloo all-reduce failed: Connection closed by peer\nmore")
+
+
+def refused():
+    raise ValueError("`loss` must not be barrier_loss.")
+
+
+def test_a_loss_is_told_from_what_is_refused(monkeypatch):
+    with pytest.raises(RuntimeError, match="Gloo"), processes.noticing_losses(str):
+        lost()  # of a process by itself it is something else
+    monkeypatch.setattr(processes, "several", lambda: True)
+    said = r"cannot be reached or is too slow; all is safe\. \(UNKNOWN.* by peer\)$"
+    with (
+        pytest.raises(processes.ProcessLost, match=said),
+        processes.noticing_losses(lambda: "all is safe."),
+    ):
+        lost()
+    with (
+        pytest.raises(ValueError, match="must not be barrier_loss"),
+        processes.noticing_losses(str),
+    ):
+        refused()
+
+
+class Ended:
+    """A process that is seen to run a few times, and then to have ended."""
+
+    def __init__(self, looks, code):
+        self.looks, self.code = looks, code
+
+    def poll(self):
+        self.looks -= 1
+        return None if self.looks >= 0 else self.code
+
+
+@pytest.mark.parametrize(
+    ("ends", "first"),
+    [
+        ([(0, 0), (2, 0)], None),
+        ([(3, -signal.SIGABRT), (1, 1)], 1),  # whom JAX ends because another has ended
+        ([(1, -signal.SIGABRT), (3, 1)], 0),
+        ([(1, 1), (3, -signal.SIGKILL), (2, 1)], 1),
+        ([(2, 1), (2, -signal.SIGSEGV)], 1),
+        ([(5, 3), (2, 0), (4, 2)], 2),
+    ],
+)
+def test_who_was_the_first_to_end(ends, first, monkeypatch):
+    monkeypatch.setattr(command, "LOOK", 0.0)
+    assert command._watch([Ended(*each) for each in ends]) == first
+
+
+WAITS = """
+import os, signal, sys, time
+from pathlib import Path
+folder, seen = Path(sys.argv[1]), []
+signal.signal(signal.SIGINT, lambda *_: seen.append(1))
+(folder / "pid").write_text(str(os.getpid()))
+while not seen:
+    time.sleep(0.05)
+time.sleep(1.0)
+(folder / "seen").write_text(str(len(seen)))
+"""
+
+
+@pytest.fixture
+def waiting(tmp_path):
+    """A launcher of a script that counts interrupts, and the process that runs it."""
+    script = tmp_path / "waits.py"
+    script.write_text(WAITS)
+    note, until = tmp_path / "pid", time.monotonic() + 120
+    with subprocess.Popen(
+        [sys.executable, "-c", "from rsgda.cli import main; main()", "launch", "-n", "1", "--",
+         str(script), str(tmp_path)],
+        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    ) as started:  # fmt: skip
+        while not (note.exists() and note.read_text()):
+            assert started.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        child = psutil.Process(int(note.read_text()))
+        yield started, child
+        for each in (started, child):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+
+
+def test_ctrl_c_comes_once(waiting, tmp_path):
+    """A terminal sends it to all that it started, and the launcher hands it on."""
+    started, _ = waiting
+    # Two that come in one moment are seen as one: the launcher's share is made to come later.
+    started.send_signal(signal.SIGSTOP)
+    os.killpg(started.pid, signal.SIGINT)
+    time.sleep(0.3)
+    started.send_signal(signal.SIGCONT)
+    assert started.wait(60) == 0
+    assert (tmp_path / "seen").read_text() == "1"
+
+
+def test_a_launcher_that_is_killed_leaves_nobody_behind(waiting):
+    started, child = waiting
+    started.kill()
+    child.wait(30)
+    assert "the launcher has ended, and so all do" in started.stderr.read()
 
 
 @pytest.mark.slow

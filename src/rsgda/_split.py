@@ -1,7 +1,8 @@
 """Arrays over several devices: rows that are taken from where they are, and put back there."""
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -80,7 +81,8 @@ class Split:
             shape = (-1, *[1] * (rows.ndim - 1))
             # All but one device send zeros, so that a sum hands rows over as they are.
             rows = jnp.where(inside.reshape(shape), rows, jnp.zeros((), rows.dtype))
-            return lax.psum_scatter(rows, self.mesh.axis_names, tiled=True)
+            sent = rows.astype(jnp.uint8) if rows.dtype == bool else rows  # truths have no sum
+            return lax.psum_scatter(sent, self.mesh.axis_names, tiled=True).astype(rows.dtype)
 
         return self._mapped(taken, (self.by_rows.spec, PartitionSpec()))(leaf, places)
 
@@ -106,6 +108,27 @@ class Split:
         return jax.shard_map(
             function, mesh=self.mesh, in_specs=specs, out_specs=self.by_rows.spec, check_vma=False
         )
+
+
+@contextlib.contextmanager
+def without_mesh() -> Iterator[None]:
+    """Leave a `jax.set_mesh`, which is for programs that say themselves where arrays are."""
+    if jax.sharding.get_abstract_mesh().empty:
+        yield
+        return
+    with jax.set_mesh(None):
+        yield
+
+
+def free(tree: PyTree) -> PyTree:
+    """Return a tree with arrays where they are, but free to go where a program needs them.
+
+    With the Explicit axes that `jax.make_mesh` has, a program must say of its results where they
+    are. Arrays of which this process has only a part are refused.
+    """
+    if not any(_is_spread(leaf) for leaf in jax.tree.leaves(tree)):
+        return tree
+    return jax.tree.map(lambda leaf: _free(leaf) if _is_spread(leaf) else leaf, tree)
 
 
 def put_rows(split: Split | None, leaf: Array, places: Array, rows: Array, method: str) -> Array:
@@ -135,6 +158,22 @@ def _placed(leaf: Any, sharding: NamedSharding, blocks: int = 1) -> Array:
     if blocks > 1 and len(host) % blocks:
         return placed(_Filled(host, -len(host) % blocks), sharding)
     return placed(host, sharding)
+
+
+def _is_spread(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and isinstance(leaf.sharding, NamedSharding)
+
+
+def _free(leaf: Array) -> Array:
+    if leaf.is_fully_replicated and not leaf.is_fully_addressable:
+        return leaf.addressable_data(0)
+    if not leaf.is_fully_addressable:
+        raise ValueError(
+            "`mesh` shares out arrays that each process holds whole, got one of shape "
+            f"{leaf.shape} that is on devices of several; pass NumPy arrays."
+        )
+    where: Any = leaf.sharding
+    return jax.device_put(leaf, NamedSharding(Split.of(where.mesh, 0).mesh, where.spec))
 
 
 def _local(leaf: Array) -> Array:

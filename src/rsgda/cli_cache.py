@@ -39,6 +39,9 @@ def _processor() -> str:
 
 
 def _forget(folder: Path) -> None:
+    """Remove what is old, and what a full disk has left empty, which JAX would not write again."""
     for path in folder.iterdir():
-        if time.time() - path.stat().st_mtime > OLDEST:
-            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # another command may have removed it, or it is a folder
+            found = path.stat()
+            if time.time() - found.st_mtime > OLDEST or found.st_size == 0:
+                path.unlink()

@@ -16,6 +16,7 @@ import typer
 GRACE = 10.0  # seconds that the others have to notice, and to say what is saved, if one has ended
 LAST = 5.0  # and between being asked to end and being made to
 LOOK = 0.05
+KILLED = (-9, -11)  # SIGKILL, SIGSEGV: nobody ends in this way because another has ended
 
 
 def launch(
@@ -62,17 +63,24 @@ def launch(
 def _start(script: list[str], address: str, count: int, number: int) -> "subprocess.Popen[Any]":
     told = {"RSGDA_ADDRESS": address, "RSGDA_PROCESSES": str(count), "RSGDA_PROCESS": str(number)}
     command = [sys.executable, "-m", "rsgda.cli_launch.child", *script]
-    return subprocess.Popen(command, env={**os.environ, **told})
+    return subprocess.Popen(
+        command,
+        env={**os.environ, **told, "RSGDA_LAUNCHER": str(os.getpid())},
+        # Ctrl-C at a terminal reaches this process, which hands it on, and none of them twice.
+        process_group=0,
+        # Who is in the background of a terminal would be stopped for reading from it.
+        stdin=subprocess.DEVNULL if os.isatty(0) else None,
+    )
 
 
 def _watch(running: "list[subprocess.Popen[Any]]") -> int | None:
     """Wait for all; return which was the first to end badly, once the others had time to."""
-    since = None
+    since, bad = None, []
     while True:
         codes = [one.poll() for one in running]
-        bad = [i for i, code in enumerate(codes) if code]
+        bad += [i for i, code in enumerate(codes) if code and i not in bad]
         # Whoever was killed said nothing; those that noticed may have ended in the same moment.
-        first = min(bad, key=lambda i: (codes[i] or 0) > 0, default=None)
+        first = min(bad, key=lambda i: codes[i] not in KILLED, default=None)
         since = time.monotonic() if bad and since is None else since
         if None not in codes or (since is not None and time.monotonic() - since > GRACE):
             return first
@@ -94,12 +102,12 @@ def _end(running: "list[subprocess.Popen[Any]]") -> None:
 
 @contextlib.contextmanager
 def _passed_on(running: "list[subprocess.Popen[Any]]") -> Iterator[None]:
-    """Hand signals to all processes, which save and end; Ctrl-C reaches them by itself."""
+    """Hand signals on to all processes, which save and end."""
 
     def hand_on(number: int, frame: Any) -> None:
-        del frame
+        del number, frame
         for one in running:
-            if one.poll() is None and (number != signal.SIGINT or not sys.stdin.isatty()):
+            if one.poll() is None:
                 one.send_signal(signal.SIGINT)
 
     before = {each: signal.signal(each, hand_on) for each in (signal.SIGINT, signal.SIGTERM)}

@@ -111,10 +111,11 @@ def _cluster(address: str | None, names: list[str]) -> Iterator[Any]:
     if address is None:
         yield None
         return
+    from rsgda.drive.cluster import check_address, connected
+
+    check_address(address)
     for name in names:
         if not TARGETS[name].spreads:
             typer.echo(f"{name} has no grid of runs, and runs here", err=True)
-    from rsgda.drive.cluster import connected
-
     with connected(address) as client:
         yield client

@@ -5,9 +5,10 @@ import importlib
 import inspect
 import itertools
 import json
+import math
 import sys
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +34,7 @@ ALGORITHMS: dict[str, Any] = {
 }
 MOST_SEED = 2**32
 EVERY = 1_000  # as in `sweep`
+MOST_RUNS = 10**6  # which take hours to arrange and write down, however short they are
 
 Given = dict[str, Any]
 
@@ -82,7 +84,7 @@ class Grid(NamedTuple):
     content: Given
     steps: int
     every: int
-    seeds: list[int]
+    seeds: Sequence[int]
     settings: list[Setting]
     choices: list[Choice]
 
@@ -96,6 +98,7 @@ def read(path: Path) -> Grid:
     every = door.whole("every", content.get("every", EVERY), 1)
     seeds = door.seeds(content.get("seeds"))
     problems, algorithms = (door.tables(name, content.get(name)) for name in KEYS[-2:])
+    door.few(problems, algorithms, seeds)
     folder = str(path.absolute().parent)
     if folder not in sys.path:  # where one looks for modules that are named in the file
         sys.path.append(folder)
@@ -148,10 +151,10 @@ class _Door:
             raise self.refusal(key, f"a whole number, at least {least}", value)
         return value
 
-    def seeds(self, value: Any) -> list[int]:
+    def seeds(self, value: Any) -> Sequence[int]:
         wish = f"how many there are, or a list of different whole numbers from 0 to {MOST_SEED - 1}"
         if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST_SEED:
-            return list(range(value))
+            return range(value)
         if not isinstance(value, list) or not value:
             raise self.refusal("seeds", wish, value)
         whole = all(isinstance(seed, int) and not isinstance(seed, bool) for seed in value)
@@ -163,6 +166,23 @@ class _Door:
         if not isinstance(value, list) or not value or not all(isinstance(t, dict) for t in value):
             raise self.refusal(key, f"one or more tables, each under [[{key}]]", value)
         return value
+
+    def few(self, problems: list[Given], algorithms: list[Given], seeds: Sequence[int]) -> None:
+        """Refuse more runs than can be, before any of them is made."""
+        counts = {
+            name: sum(
+                math.prod(max(1, len(value)) for value in table.values() if isinstance(value, list))
+                for table in tables
+            )
+            for name, tables in (("problems", problems), ("algorithms", algorithms))
+        } | {"seeds": len(seeds)}
+        runs = math.prod(counts.values())
+        if runs > MOST_RUNS:
+            shown = " × ".join(f"{count:,} {name}" for name, count in counts.items())
+            raise ValueError(
+                f"{self.path} must ask for at most {MOST_RUNS:,} runs, got {shown} = {runs:,}; "
+                "make several files of it."
+            )
 
     def name(self, key: str, value: Any, wish: str) -> str:
         if not isinstance(value, str) or not value:
@@ -180,10 +200,13 @@ class _Door:
         return [dict(zip(table, values, strict=True)) for values in itertools.product(*lists)]
 
     def once(self, key: str, made: list[tuple[str, Given]]) -> None:
-        for place, one in enumerate(made):
-            if one in made[:place]:
-                given = ", ".join(f"{name} = {_shown(value)}" for name, value in one[1].items())
-                raise ValueError(f"{self.path}: `{key}` has {one[0]} with {given} twice.")
+        seen = set()
+        for name, fields in made:
+            one = name, _hashable(fields)
+            if one in seen:
+                given = ", ".join(f"{field} = {_shown(value)}" for field, value in fields.items())
+                raise ValueError(f"{self.path}: `{key}` has {name} with {given} twice.")
+            seen.add(one)
 
     def imported(self, key: str, name: str) -> Any:
         """Return what a text like "package.module:name" stands for."""
@@ -274,6 +297,13 @@ def _has_dates(value: Any) -> bool:
     if isinstance(value, (list, dict)):
         return any(map(_has_dates, value.values() if isinstance(value, dict) else value))
     return isinstance(value, (datetime.date, datetime.time))
+
+
+def _hashable(value: Any) -> Any:
+    """Return what is equal, and can be looked up, where values are."""
+    if isinstance(value, dict):
+        return frozenset((key, _hashable(inside)) for key, inside in value.items())
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
 def _shown(value: Any) -> str:

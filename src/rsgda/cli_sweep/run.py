@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 
 from rsgda import cli_output as output
 from rsgda.cli_progress import progress
@@ -45,6 +46,10 @@ def run(
     """
     if kind == "parquet":
         tidy.pyarrow()
+    if cluster is not None:
+        from rsgda.drive.cluster import check_address
+
+        check_address(cluster)
     grid, began = read(path), time.perf_counter()
     started = datetime.datetime.now(datetime.UTC)
     floats = jnp.zeros(()).dtype.name
@@ -95,7 +100,7 @@ def _planned(grid: Grid, setting: Setting, place: Place, number: int) -> Job:
             [choice.algorithm for choice in grid.choices],
             theta,
             v,
-            keys=jnp.stack([jr.key(seed) for seed in grid.seeds]),
+            keys=jax.vmap(jr.key)(np.asarray(grid.seeds, np.uint32)),
             steps=grid.steps,
             record=record,
             every=grid.every,

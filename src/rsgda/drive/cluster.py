@@ -4,10 +4,12 @@ The scheduler and the workers need the packages that the client has. Of these, t
 not import JAX: it passes on bytes, which only a worker opens.
 """
 
+import asyncio
 import contextlib
 import dataclasses
 import functools
 import logging
+import re
 import signal
 import sys
 import threading
@@ -21,6 +23,8 @@ from rsgda.drive.folder import CheckpointBusy
 
 try:
     import distributed
+    from distributed.comm import connect
+    from distributed.core import send_recv
 except ImportError as error:
     raise ValueError(
         'a cluster needs Dask\'s distributed, which is not installed: pip install "rsgda[cluster]".'
@@ -30,6 +34,9 @@ except ImportError as error:
 # a worker that is alive and only cannot be reached: it has that long to come to an end.
 PATIENCE = 600.0
 LOOK = 0.1  # seconds between two looks at what is done
+ANSWER = 10.0  # seconds that a scheduler has to answer whoever connects
+HINT = "`dask scheduler` starts one and prints its address, such as tcp://192.168.0.1:8786."
+ADDRESS = re.compile(r"([a-z]+://)?[^\s/]+:\d+")
 NEWS = 0.5  # seconds between two messages of a task
 # What the numbers of a run depend on, beside its arguments; each has a context of its name.
 SETTINGS = (
@@ -73,18 +80,40 @@ def check(client: Any) -> None:
         raise ValueError("`client` must not be asynchronous, as the call waits for its results.")
 
 
+def check_address(address: str) -> None:
+    """Refuse what cannot be the address of a scheduler."""
+    if not ADDRESS.fullmatch(address):
+        raise ValueError(
+            f"the address of a Dask scheduler must be one with a port, got {address!r}; {HINT}"
+        )
+
+
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[Any]:
     """Connect to a scheduler that runs."""
+    check_address(address)
     try:
+        # A client would wait for whatever it is, and take a minute to be given up.
+        kind = asyncio.run(asyncio.wait_for(_kind(address), ANSWER))
+        if kind != "Scheduler":
+            raise ConnectionError(f"a {kind} is there")
         client = distributed.Client(address, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
-        raise ConnectionError(
-            f"there is no Dask scheduler at {address!r} ({_first_line(error)}); start one with "
-            "`dask scheduler`, which prints its address, such as tcp://192.168.0.1:8786."
-        ) from error
+    except Exception as error:  # what is there may answer anything
+        said = (_first_line(each) for each in (error.__cause__, error) if each)
+        why = next(filter(None, said), f"nothing said for {ANSWER:g} s")
+        raise ConnectionError(f"there is no Dask scheduler at {address} ({why}); {HINT}") from error
     with client:
         yield client
+
+
+async def _kind(address: str) -> str:
+    """Return what it is that answers at an address."""
+    options = distributed.Security().get_connection_args("client")
+    there = await connect(address, timeout=ANSWER / 2, **options)
+    try:
+        return (await send_recv(there, op="identity", reply=True))["type"]
+    finally:
+        there.abort()
 
 
 @contextlib.contextmanager

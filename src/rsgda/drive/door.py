@@ -32,8 +32,9 @@ def check_call(problem: Any, algorithms: Any, theta: Any, v: Any, steps: Any, ev
             callable(getattr(algorithm, name, None)) for name in ("init", "step")
         ):
             raise ValueError(
-                f"`algorithm` must be an object with `init` and `step`, such as rsgda.RSGDA(...), "
-                f"got {algorithm!r}."
+                "`algorithm` must be an object with `init` and `step`, such as rsgda.RSGDA(...), "
+                f"got {algorithm!r:.200}. To leave it out, name the start: solve(problem, "
+                "theta=theta, v=v, ...)."
             )
         _check_schedules(algorithm)
         for path, leaf in jax.tree_util.tree_leaves_with_path(algorithm):
@@ -48,6 +49,9 @@ def check_call(problem: Any, algorithms: Any, theta: Any, v: Any, steps: Any, ev
                 f"bits, got {steps}."
             )
     _checks.whole("every", every, 1)
+    for name, player in (("theta", theta), ("v", v)):
+        if player is None:
+            raise ValueError(f"`{name}` must be given: where the run starts, an array or a tree.")
     check_player("theta", theta)
     check_player("v", v)
     check_rows(problem, v)

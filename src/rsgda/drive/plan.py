@@ -54,7 +54,8 @@ def blocks(problem: Problem, algorithms: tuple[Any, ...], keys: Array, state: St
         pays = apart > 1 and together_pays(problem, state, apart, len(members) * len(keys))
         if pays and stacks(keys):
             shared, groups = (), [members]
-        places = [(j,) if "key" in shared else tuple(range(len(keys))) for j in range(len(keys))]
+        every = range(len(keys))
+        places = [(j,) for j in every] if "key" in shared else [tuple(every)]
         plan += [
             Block(
                 members=members,
@@ -65,7 +66,7 @@ def blocks(problem: Problem, algorithms: tuple[Any, ...], keys: Array, state: St
                 shared=shared,
             )
             for group, members, algorithm in _stacked(frozen, groups)
-            for mine in dict.fromkeys(places)
+            for mine in places
         ]
     return plan
 

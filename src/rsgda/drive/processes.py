@@ -10,6 +10,7 @@ import numpy as np
 T = TypeVar("T")
 # JAX has no class for this kind of error; its message speaks of one of these.
 SIGNS = ("gloo", "connection", "socket", "peer", "heartbeat", "coordination", "barrier")
+PATIENCE = 600.0  # seconds that processes wait for each other at the start of a run
 WORDS = 4_096  # bytes of an error that is told to the others
 
 
@@ -25,6 +26,17 @@ def several() -> bool:
 def is_first() -> bool:
     """Say whether this process is the one that writes, and shows how far the run has come."""
     return jax.process_index() == 0
+
+
+def meet() -> None:
+    """Wait for the other processes, which may have taken longer to come to this call.
+
+    Whatever they then do together for the first time gives them half a minute, and not more.
+    """
+    if several():
+        from orbax.checkpoint import multihost
+
+        multihost.get_barrier_sync_fn()(key="rsgda", timeout_ms=int(1e3 * PATIENCE))
 
 
 def of_first(number: int) -> int:
@@ -84,13 +96,15 @@ def noticing_losses(where: Callable[[], str]) -> Iterator[None]:
             raise
         raise ProcessLost(
             f"process {jax.process_index()} of {jax.process_count()} has lost touch with another "
-            f"process of this run, which has ended or cannot be reached; {where()} "
+            f"process of this run, which has ended, cannot be reached or is too slow; {where()} "
             f"({str(error).partition(chr(10))[0]:.200})"
         ) from error
 
 
 def is_loss(error: Exception) -> bool:
     """Say whether an error is what JAX raises where another process does not answer."""
+    if isinstance(error, ValueError):  # said by this package, with words of the user
+        return False
     return several() and any(sign in str(error).lower() for sign in SIGNS)
 
 

@@ -4,6 +4,7 @@ import functools
 import logging
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +13,9 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh
 
+from rsgda._split import free, without_mesh
 from rsgda._trees import PyTree, freeze_numbers, thaw
+from rsgda.algorithms.auto import Auto
 from rsgda.drive import causes, door, loop, processes
 from rsgda.drive.checkpoint import Checkpoint
 from rsgda.drive.folder import local
@@ -29,7 +32,7 @@ from rsgda.drive.result import (
     shown,
     to_keep,
 )
-from rsgda.moves import State, over, settled
+from rsgda.moves import State, over, settled, start
 from rsgda.problem import Problem
 
 logger = logging.getLogger(__name__)
@@ -37,9 +40,9 @@ logger = logging.getLogger(__name__)
 
 def solve(
     problem: Problem,
-    algorithm: Any,
-    theta: PyTree,
-    v: PyTree,
+    algorithm: Any = None,
+    theta: PyTree = None,
+    v: PyTree = None,
     *,
     key: Array | None = None,
     steps: int,
@@ -53,7 +56,8 @@ def solve(
 
     Args:
         problem: what is being solved.
-        algorithm: `RSGDA(...)`, `SGDA(...)`, `ESGDA(...)`, `SGDmax(...)` or one of your own.
+        algorithm: `RSGDA(...)`, `SGDA(...)`, `ESGDA(...)`, `SGDmax(...)` or one of your own. Left
+            out it is `Auto()`, which finds its steps: `solve(problem, theta=theta, v=v, ...)`.
         theta: where the minimised variable starts.
         v: where the maximised variable starts, inside V.
         key: all randomness, such as `jax.random.key(0)`; the same key gives the same run. There
@@ -82,33 +86,42 @@ def solve(
 
     Source: the loop around all algorithms of the paper.
     """
-    door.check_call(problem, [algorithm], theta, v, steps, every)
-    algorithm = door.with_steps(problem, algorithm)
-    key = door.check_key("key", key)
-    folder = None if checkpoint is None else local(checkpoint)
-    door.check_mesh(mesh, problem, folder)
-    door.check_sets(problem, theta, v)
-    state = own(algorithm.init(problem, theta, v, key))
-    door.check_loss(problem, state)
-    door.check_record(record, problem, state)
-    whose = None if folder is None else identity(problem, algorithm, state)
+    with without_mesh():
+        if algorithm is None:
+            algorithm = Auto()
+        door.check_call(problem, [algorithm], theta, v, steps, every)
+        root = door.check_key("key", key)
+        problem, algorithm, theta, v, root = free((problem, algorithm, theta, v, root))
+        algorithm = door.with_steps(problem, algorithm)
+        folder = None if checkpoint is None else local(checkpoint)
+        door.check_mesh(mesh, problem, folder)
+        door.check_sets(problem, theta, v)
+        # Before `init`, which may look at the loss itself.
+        door.check_loss(problem, start(problem, theta, v, root, 1.0, 1.0))
+        state = own(algorithm.init(problem, theta, v, root))
+        door.check_record(record, problem, state)
+        whose = None if folder is None else identity(problem, algorithm, state)
 
-    def seen(problem: Problem = problem) -> str:
-        return causes.seen_at_start(problem, algorithm, algorithm.init(problem, theta, v, key))
+        def seen(problem: Problem = problem) -> str:
+            return causes.seen_at_start(problem, algorithm, algorithm.init(problem, theta, v, root))
 
-    asked = Asked(problem, record, steps, every, progress and processes.is_first(), seen)
-    if mesh is not None:
-        problem = problem.over(mesh)
-        state = over(problem, state)
-    if folder is None or whose is None:
-        return _run(problem, algorithm, state, History(), asked, None)
-    store = Checkpoint(folder, whose, state)
-    try:
-        state, history = _resume(store, state, steps)
-        with processes.noticing_losses(lambda: store.safe):
-            return _run(problem, algorithm, state, history, asked, store)
-    finally:
-        store.close()
+        asked = Asked(problem, record, steps, every, progress and processes.is_first(), seen)
+        if mesh is not None:
+            problem = problem.over(mesh)
+            state = over(problem, state)
+        store = None
+        try:
+            with processes.noticing_losses(lambda: _safe(folder, store)):
+                if mesh is not None:
+                    processes.meet()
+                if folder is None or whose is None:
+                    return _run(problem, algorithm, state, History(), asked, None)
+                store = Checkpoint(folder, whose, state)
+                state, history = _resume(store, state, steps)
+                return _run(problem, algorithm, state, history, asked, store)
+        finally:
+            if store is not None:
+                store.close()
 
 
 class Asked(NamedTuple):
@@ -151,6 +164,7 @@ def _run(
 ) -> Result:
     _, _, steps, every, progress, _ = asked
     frozen, pacer, counts = freeze_numbers(algorithm), Pacer(), _counts(state)
+    shared = problem.split is not None  # other processes may do something else than this run
     if problem.split is not None:
         frozen = problem.split.place(frozen)
     step, refused = int(state.step), 0
@@ -162,7 +176,8 @@ def _run(
     stopped = asks and _recorded(history, step) and bool(asked.row(problem, state, []).get("stop"))
     with bar(progress, type(algorithm).__name__, step, steps) as shown_bar, Interrupts() as ctrl_c:
         while step < steps and not refused and not stopped:
-            end = processes.of_first(pacer.end(step, steps, every))
+            end = pacer.end(step, steps, every)
+            end = processes.of_first(end) if shared else end
             state, counts = _advance(problem, frozen, state, np.int32(end))
             *_, refused = seen = np.asarray(counts).tolist()
             pacer.saw(seen[0] - step)
@@ -172,7 +187,8 @@ def _run(
                 history.append(asked.row(problem, state, seen))
                 stopped = bool(history.last.get("stop"))
             shown_bar.update(step, history.last)
-            interrupted = processes.in_any(ctrl_c.pending)  # asked once: later ones wait
+            pending = ctrl_c.pending  # asked once: later ones wait
+            interrupted = processes.in_any(pending) if shared else pending
             if store is not None and not refused and (interrupted or store.due()):
                 store.save(step, state, history.since)
             if interrupted and not refused:
@@ -228,6 +244,14 @@ def _counts(state: State) -> Array:
 
 def _recorded(history: History, step: int) -> bool:
     return history.last.get("step") == step
+
+
+def _safe(folder: Path | None, store: Checkpoint | None) -> str:
+    if folder is None:
+        return "nothing was saved, as no `checkpoint` was given."
+    if store is None:
+        return f"what {folder} holds is safe; start all processes again."
+    return store.safe
 
 
 def _interrupted(step: int, store: Checkpoint | None) -> str:
