@@ -5,8 +5,11 @@ python benchmarks/core.py [--quick] [--only NAME ...] [--json FILE]
 
 import functools
 import importlib.util
+import os
+import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,6 +43,7 @@ from jax import Array
 from suite import Contest
 
 import rsgda
+from rsgda import cli_cache
 from rsgda.drive import plan
 
 
@@ -58,6 +62,7 @@ class Size(NamedTuple):
 
 FULL = Size(11, 100_000, 1_000, 60_000, 4_000, 20_000, 1_000, 5)
 TOY_NAME = "toy of 10 dimensions"
+REPRODUCED = "toy"  # the quickest of the commands that compile
 QUICK = Size(3, 20_000, 200, 20_000, 200, 2_000, 100, 3)
 
 
@@ -287,6 +292,31 @@ def start(size: Size) -> Iterator[timing.Line]:
         return
     seconds = timing.commands([str(command), "--help"], size.commands)
     yield timing.line("rsgda --help", seconds, unit="s", most=0.5)
+    with tempfile.TemporaryDirectory() as folder:
+        seconds = cached([str(command), "reproduce", REPRODUCED], Path(folder), size.commands)
+    name = f"rsgda reproduce {REPRODUCED}, cache of programs filled / empty"
+    note = f"{np.median(seconds['empty']):.2g} s where it is empty"
+    yield timing.line(name, seconds["filled"] / seconds["empty"], most=1, note=note)
+
+
+def cached(command: list[str], folder: Path, rounds: int) -> dict[str, np.ndarray]:
+    """Return the seconds of a command with an empty cache of programs, and with a filled one."""
+
+    def run(cache: str, out: str) -> None:
+        settings = {cli_cache.FOLDER: str(folder / cache), cli_cache.SHORTEST: cli_cache.SECONDS}
+        subprocess.run(
+            [*command, "--out", str(folder / out)],
+            check=True, capture_output=True, env={**os.environ, **settings},
+        )  # fmt: skip
+
+    def empty() -> None:
+        name = tempfile.mkdtemp(dir=folder)
+        run(name, f"{name}-out")
+
+    def filled() -> None:
+        run("filled", tempfile.mkdtemp(dir=folder))
+
+    return timing.interleave({"empty": empty, "filled": filled}, rounds)
 
 
 CONTESTS = {

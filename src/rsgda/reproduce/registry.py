@@ -52,7 +52,7 @@ TARGETS = {
 }
 
 SCALES = {
-    "quick": "about a minute for each target",
+    "quick": "less than a minute for each target, minutes for all",
     "standard": "minutes for toy, theory and floor, two to three hours for a figure; needs data",
     "paper": "as many runs as the numbers deserve, days for a figure",
 }
