@@ -232,7 +232,7 @@ def test_a_refused_descent_has_causes_of_its_own():
         return 0.5 * jnp.mean((inputs @ theta - targets) ** 2) - v @ v
 
     assert in_order(
-        diverged(problem_of(apart), rsgda_with(alpha=5.0)),
+        diverged(problem_of(apart), rsgda_with(alpha=5.0), steps=5_000),
         "the update of theta",
         "`alpha` = 5 overshoots",
         "(1) `alpha` is too large: try a tenth",
