@@ -10,7 +10,7 @@ import matplotlib.image
 import pytest
 
 EXAMPLES = sorted(Path(__file__).parents[1].glob("examples/*.py"))
-LONG = ("matching_cells", "semidiscrete_generation")  # a third of a minute each
+LONG = ("gan_toy", "matching_cells", "semidiscrete_generation")  # up to a minute each
 TIMEOUT = 300
 
 

@@ -222,8 +222,8 @@ def test_an_epsilon_that_is_too_small_is_refused():
 
 # 8
 def test_an_alpha_that_is_too_large_is_measured():
-    message = diverged(problem_of(right), rsgda_with(alpha=50.0))
-    assert in_order(message, "`alpha` = 50 overshoots", "theta: take less than 2 /", "Likely causes")
+    message = diverged(problem_of(right), rsgda_with(alpha=5.0))
+    assert in_order(message, "`alpha` = 5 overshoots", "theta: take less than 2 /", "Likely causes")
 
 
 def test_a_refused_descent_has_causes_of_its_own():
@@ -232,9 +232,9 @@ def test_a_refused_descent_has_causes_of_its_own():
         return 0.5 * jnp.mean((inputs @ theta - targets) ** 2) - v @ v
 
     assert in_order(
-        diverged(problem_of(apart), rsgda_with(alpha=50.0)),
+        diverged(problem_of(apart), rsgda_with(alpha=5.0), steps=5_000),
         "the update of theta",
-        "`alpha` = 50 overshoots",
+        "`alpha` = 5 overshoots",
         "(1) `alpha` is too large: try a tenth",
         "(2) the loss is summed",
         "(3) v ran away first",

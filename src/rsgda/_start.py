@@ -36,7 +36,10 @@ def check_player(name: str, tree: PyTree) -> None:
             except TypeError as error:
                 raise ValueError(f"{where} must be an array or hashable, got {leaf!r}.") from error
     if not any(is_float_array(leaf) for _, leaf in leaves):
-        raise ValueError(f"`{name}` must hold at least one floating array, got {tree!r}.")
+        raise ValueError(
+            f"`{name}` must hold at least one floating array, such as jnp.zeros(3), or "
+            f"jnp.asarray(0.0) for a single number, got {tree!r}."
+        )
 
 
 def _is_plain(path: Any) -> bool:

@@ -48,15 +48,14 @@ class Table:
 
 def words(labels: Any) -> np.ndarray:
     """Return labels as strings, "" where there is none; a number is one word, 1 or 1.0."""
-    import pandas as pd
-
     values = np.asarray(labels, object)
-    none = np.asarray(pd.isna(values), bool)
-    found = [
-        "" if gone else _word(value)
-        for gone, value in zip(none.ravel(), values.ravel(), strict=True)
-    ]
+    found = ["" if _is_none(value) else _word(value) for value in values.ravel()]
     return np.array(found, str).reshape(values.shape)
+
+
+def _is_none(label: Any) -> bool:
+    """Say whether a label is None, NaN, or one of those of pandas, which need not be installed."""
+    return label is None or type(label).__name__ == "NAType" or bool(label != label)
 
 
 def _word(label: Any) -> str:
