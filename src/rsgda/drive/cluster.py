@@ -23,7 +23,7 @@ from rsgda.drive.folder import CheckpointBusy
 
 try:
     import distributed
-    from distributed.comm import connect
+    from distributed.comm.core import connect
     from distributed.core import send_recv
 except ImportError as error:
     raise ValueError(
@@ -111,7 +111,8 @@ async def _kind(address: str) -> str:
     options = distributed.Security().get_connection_args("client")
     there = await connect(address, timeout=ANSWER / 2, **options)
     try:
-        return (await send_recv(there, op="identity", reply=True))["type"]
+        answer: Any = await send_recv(there, op="identity", reply=True)
+        return answer["type"]
     finally:
         there.abort()
 
