@@ -111,8 +111,8 @@ async def _kind(address: str) -> str:
     options = distributed.Security().get_connection_args("client")
     there = await connect(address, timeout=ANSWER / 2, **options)
     try:
-        told: Any = await send_recv(there, op="identity", reply=True)
-        return told["type"]
+        answer: Any = await send_recv(there, op="identity", reply=True)
+        return answer["type"]
     finally:
         there.abort()
 
