@@ -118,6 +118,12 @@ def run(
     return ran
 
 
+def seeds_of(name: str, *, quick: bool) -> int:
+    """Return how many seeds a contestant has."""
+    seeds = CONTESTANTS[name].seeds
+    return min(seeds, SEEDS) if quick else seeds
+
+
 def contest_key(seed: int) -> Array:
     """Return the key of a seed of the contest, none of which the grid was searched with."""
     return jr.fold_in(jr.key(1), seed)
@@ -206,8 +212,7 @@ def contest(
     """Run the contestants on a task, those that have not been; return the runs of each."""
     found = {}
     for name in names:
-        contestant = CONTESTANTS[name]
-        seeds = min(contestant.seeds, SEEDS) if quick else contestant.seeds
+        contestant, seeds = CONTESTANTS[name], seeds_of(name, quick=quick)
         kept = Kept(out, name, contestant)
         ran = kept.get(task.name, references, seeds)
         if ran is None:

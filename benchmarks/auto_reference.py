@@ -288,14 +288,21 @@ def kept(path: Path, task: Task) -> dict[str, Reference] | None:
         content = json.loads(path.read_text())
         if content["settings"] != json.loads(json.dumps(settings(task))):
             return None
-        return {kind: _read(content[kind]) for kind in KINDS}
+        return read(path)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _read(row: dict[str, Any]) -> Reference:
-    target, gradients = (float(row[name]) for name in ("target", "gradients"))
-    return Reference(target, gradients, Cell(**row["cell"]), row["edge"])
+def read(path: Path) -> dict[str, Reference]:
+    """Return the references of a file."""
+    content = json.loads(path.read_text())
+    return {
+        kind: Reference(
+            float(content[kind]["target"]), float(content[kind]["gradients"]),
+            Cell(**content[kind]["cell"]), content[kind]["edge"],
+        )
+        for kind in KINDS
+    }  # fmt: skip
 
 
 def compute(task: Task, path: Path, tell: Any = print) -> dict[str, Reference]:

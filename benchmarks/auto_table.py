@@ -2,12 +2,13 @@
 
 import csv
 import io
+import json
 from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from auto_contest import AUTO_SEEDS, CONTESTANTS, MOST, SEEDS, ratio
+from auto_contest import AUTO_SEEDS, CONTESTANTS, MOST, SEEDS, ratio, seeds_of
 from auto_reference import KINDS, Reference
 from matplotlib.figure import Figure
 
@@ -23,7 +24,6 @@ Rows = list[dict[str, Any]]
 
 def rows(
     references: dict[str, dict[str, Reference]],
-    families: dict[str, str],
     found: dict[str, dict[str, Any]],
     *,
     quick: bool,
@@ -34,13 +34,13 @@ def rows(
         for name, ran in contestants.items():
             if ran == "":
                 continue
-            seeds = min(CONTESTANTS[name].seeds, SEEDS) if quick else CONTESTANTS[name].seeds
+            seeds = seeds_of(name, quick=quick)
             for kind in KINDS:
                 reference = references[task][kind]
                 refused, runs = (ran, []) if isinstance(ran, str) else ("", ran)
                 made.append({
-                    "task": task, "family": families[task], "contestant": name, "kind": kind,
-                    "ratio": ratio(runs, kind, reference, seeds),
+                    "task": task, "family": task.partition("-")[0], "contestant": name,
+                    "kind": kind, "ratio": ratio(runs, kind, reference, seeds),
                     "gradients_of_reference": reference.gradients, "seeds": len(runs),
                     "failed": sum(not np.isfinite(getattr(one, kind)) for one in runs),
                     "diverged": sum(one.diverged for one in runs), "refused": refused[:80],
@@ -144,6 +144,25 @@ def as_csv(made: Rows) -> bytes:
     return file.getvalue().encode()
 
 
+def references_as_csv(folder: Path) -> bytes:
+    """Return all references that are kept, a row for each of last and averaged."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    columns = ("target", "gradients", "edge")
+    writer.writerow([
+        "task", "kind", "T", "start", *columns, "p", "alpha_L", "eta_L", "L_theta", "L_v", "seconds"
+    ])  # fmt: skip
+    for path in sorted(folder.glob("*.json")):
+        kept = json.loads(path.read_text())
+        for kind in KINDS:
+            best = kept[kind]
+            numbers = [kept["start"], *(best[name] for name in columns), *best["cell"].values()]
+            numbers += [kept["L_theta"], kept["L_v"], kept["seconds"]]
+            shown = [x if isinstance(x, str) else f"{x:.4g}" for x in numbers]
+            writer.writerow([path.stem, kind, kept["settings"]["gradients"], *shown])
+    return file.getvalue().encode()
+
+
 def picture(made: Rows) -> Figure:
     """Draw the share of tasks on which a contestant is within a ratio of the reference."""
     figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
@@ -159,10 +178,9 @@ def picture(made: Rows) -> Figure:
             panel.step(x, y, where="post", label=name, color=f"C{i}", linewidth=width)
         panel.axvline(1, color="0.7", linewidth=0.8, zorder=0)
         panel.axvline(NEAR, color="0.7", linewidth=0.8, zorder=0, linestyle=":")
-        panel.set(
-            xscale="log", xlim=(0.3, 2 * MOST), ylim=(-0.03, 1.03), title=f"{kind} iterate" if kind ==
-            "last" else "averaged iterates", xlabel="gradients, in units of the best grid cell's",
-        )  # fmt: skip
+        panel.set(xscale="log", xlim=(0.3, 2 * MOST), ylim=(-0.03, 1.03))
+        panel.set_title("last iterates" if kind == "last" else "averaged iterates")
+        panel.set_xlabel("gradients, in units of the best grid cell's")
         panel.set_xticks([0.5, 1, 2, 3, 5, 10], ["0.5", "1", "2", "3", "5", "10"])
         panel.minorticks_off()
     panels[0].set_ylabel("share of tasks solved within")

@@ -180,16 +180,16 @@ def test_a_contest_goes_on_where_it_was(tmp_path, monkeypatch):
 
 
 def test_the_table_has_bad_cases_first(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        auto_table, "CONTESTANTS", {name: Contestant(lambda *_: None) for name in ("Auto", "rival")}
-    )
+    known = {name: Contestant(lambda *_: None) for name in ("Auto", "rival")}
+    for module in (auto_contest, auto_table):
+        monkeypatch.setattr(module, "CONTESTANTS", known)
     ran = lambda last, averaged: [Ran(0, last, averaged, False, 100.0)] * 5  # noqa: E731
     found = {
         "easy": {"Auto": ran(30.0, 40.0), "rival": ran(20.0, 400.0)},
         "hard": {"Auto": ran(100.0, 80.0), "rival": "mu must be positive"},
     }
     references = dict.fromkeys(found, REFERENCES)
-    made = auto_table.rows(references, dict.fromkeys(found, "toy"), found, quick=False)
+    made = auto_table.rows(references, found, quick=False)
     lines = {
         (row["contestant"], row["kind"]): row
         for row in auto_table.summary(made) if row["family"] == "all"
@@ -224,3 +224,15 @@ def test_neada_takes_steps_by_the_norms_so_far():
         v = v + 0.25 * h / np.sqrt(total)
     np.testing.assert_allclose(state.v, v, rtol=1e-6)
     assert int(info.gradients) == 3
+
+
+def test_references_are_listed(small, tmp_path):
+    task = planted()
+    best = auto_reference.compute(task, tmp_path / "planted.json", lambda line: None)
+    head, last, averaged = auto_table.references_as_csv(tmp_path).decode().splitlines()
+    found = dict(zip(head.split(","), last.split(","), strict=True))
+    assert (found["task"], found["kind"], found["T"]) == ("planted", "last", "40")
+    assert float(found["gradients"]) == best["last"].gradients
+    assert (float(found["alpha_L"]), float(found["eta_L"])) == (1.0, 1.0)
+    assert (float(found["L_theta"]), float(found["L_v"])) == (3.0, 0.5)
+    assert float(averaged.split(",")[5]) == best["averaged"].gradients
