@@ -56,6 +56,11 @@ NOISY = Toy(kinds="ABC", kappa=5.0, s=0.3, t=0.3)
 EXACT = Toy(kinds="ABC", kappa=5.0)
 
 
+def followed(theta, v):
+    """Theta bends by 1 by itself, and by b^2 / m = 1/100 more by the answer of v."""
+    return jnp.sum(jnp.square(theta) / 2 + theta * v / 10 - jnp.square(v) / 2)
+
+
 @pytest.mark.parametrize(("steps", "budget"), [(450, None), (90, 100), (2_000, None)])
 def test_looking_around_takes_its_share_at_most(steps, budget):
     state = run(NOISY, steps, budget=budget).state
@@ -65,16 +70,27 @@ def test_looking_around_takes_its_share_at_most(steps, budget):
     assert 11 <= probes <= SHARE * gradients
 
 
-def test_the_coin_depends_on_the_key_alone():
-    """Whatever the problem does, the same key gives the same coins."""
-    descents = [
-        run(toy, 300, seed=1, every=1).history["descents"]
-        for toy in (NOISY, dataclasses.replace(EXACT, kappa=30.0))
-    ]
-    np.testing.assert_array_equal(*descents)
-    other = run(NOISY, 300, seed=2, every=1).history["descents"]
-    assert (other != descents[0]).any()
-    assert 0.4 < descents[0][-1] / 300 < 0.6
+def coins(problem, theta, v):
+    """Of 600 steps, whether each was a descent, and the p before it."""
+    auto = rsgda.Auto()
+    told = rsgda.solve(problem, auto, theta, v, key=jr.key(1), steps=600, every=1,
+                       record=rsgda.record.steps())  # fmt: skip
+    assert list(told.history["step"]) == list(range(1, 601))
+    return np.diff(told.history["descents"], prepend=0) > 0, np.append(0.5, told.history["p"][:-1])
+
+
+def test_the_coin_is_a_draw_of_the_key_held_against_a_p_of_the_past():
+    """And descents are more where v can follow longer steps than theta's curvature allows."""
+    draws = jax.vmap(lambda k: rsgda.Auto().toss(jr.key(1), k)[0])(jnp.arange(600))
+    slow = dataclasses.replace(EXACT, kappa=30.0)
+    one = jnp.ones(2)
+    for problem, start, end in (
+        (rsgda.Problem(followed), (one, one), 0.75),
+        (slow.problem, off(slow), 0.5),
+    ):
+        descended, p = coins(problem, *start)
+        np.testing.assert_array_equal(descended, draws < p)
+        assert (abs(p[-100:] - end) < 0.01).all()
 
 
 def flat(theta, v):

@@ -1,7 +1,7 @@
 """RSGDA that finds its steps by itself."""
 
 import dataclasses
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,8 @@ from rsgda.moves import (
 )
 from rsgda.problem import Batch, Problem
 
-P = 0.5  # the probability of a descent
+P_LEAST, P_MOST = 0.5, 0.75  # between them is the probability of a descent
+RISE, FALL = 0.03, 0.1  # of the way to where it belongs, in a descent
 FIRST = 3  # power iterations for either player at the start
 START = 5 + 2 * FIRST  # gradients that are spent before the first step
 EARLY, WITHIN = 12, 60  # more gradients for probes, while the first so many are spent
@@ -119,7 +120,7 @@ class Memory(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Auto(Algorithm):
-    r"""RSGDA that finds alpha and eta by itself; the coin is fair.
+    r"""RSGDA that finds p, alpha and eta by itself.
 
     $$ \alpha = \min\Big( \frac{r^2}{\sqrt{\sum r^2 \|g_\theta\|^2}}, \frac{1}{L_\theta},
        \frac{3}{2} \frac{m}{b^2} \Big), \quad
@@ -130,7 +131,9 @@ class Auto(Algorithm):
     and the coupling b along the direction in which v is moving, are measured by differences of
     gradients: 11 before the first step, 12 more during the first 60, and a tenth of all later on,
     counted like all others. cos is that of an ascent with those before it: positive where v lags,
-    negative where it overshoots or follows noise. The last theta is returned.
+    negative where it overshoots or follows noise. The coin is fair at first, and p moves towards
+    $p / (1 - p) = (3/2)\, m L_\theta / b^2$, within 1/2 and 3/4: where v could follow longer steps
+    than theta's own curvature allows, ascents are saved. The last theta is returned.
 
     Args:
         budget: the number of gradients of the whole run, if it is known: a short run looks around
@@ -147,8 +150,6 @@ class Auto(Algorithm):
     Source: ours. Khaled, Mishchenko and Jin (2023), DoWG Unleashed, for the first bound on alpha.
     """
 
-    branches_on: ClassVar[tuple[str, ...]] = ("key",)
-
     budget: int | Array | None = None
 
     def __post_init__(self) -> None:
@@ -162,15 +163,16 @@ class Auto(Algorithm):
         return _started(problem, state)
 
     def toss(self, key: Array, k: Array) -> tuple[Array, Array]:
-        """Return the coin of step k and the key of its batch."""
+        """Return the draw that p is held against in step k, and the key of its batch."""
         key_coin, key_batch = jr.split(jr.fold_in(key, k))
-        return jr.bernoulli(key_coin, P), key_batch
+        return jr.uniform(key_coin), key_batch
 
     def step(
         self, problem: Problem, state: State, tossed: tuple[Array, Array] | None = None
     ) -> tuple[State, Tuned]:
         """Toss the coin, if that was not done ahead, move one player, and look around at times."""
-        descended, key_batch = tossed or self.toss(state.key, state.step)
+        drawn, key_batch = tossed or self.toss(state.key, state.step)
+        descended = drawn < state.memory.p.astype(drawn.dtype)
         ready = refresh(problem, state, ~descended)
         change, memory = lax.cond(
             descended,
@@ -204,7 +206,7 @@ class Auto(Algorithm):
         change = descent_along(problem, state, (value, g), alpha)
         memory = m._replace(
             alpha=alpha, L_theta=L, steep_theta=steep, drift=r2, weighed=weighed,
-            walked=m.walked + _distance(change.theta, state.theta) ** 2,
+            p=_likely(m.p, L, m.slack), walked=m.walked + _distance(change.theta, state.theta) ** 2,
             probes=m.probes + rounds, turns=m.turns + jnp.minimum(rounds, 1),
         )  # fmt: skip
         return change, memory
@@ -286,7 +288,7 @@ def _started(problem: Problem, state: State) -> State:
     )  # fmt: skip
     eta = _inverse(_bent(problem, v, g_v, L_v, state.ascents))
     memory = Memory(
-        p=jnp.full((), P, dtype), alpha=zero, eta=eta, L_theta=L_theta, L_v=L_v, slack=room,
+        p=jnp.full((), P_LEAST, dtype), alpha=zero, eta=eta, L_theta=L_theta, L_v=L_v, slack=room,
         drift=zero, walked=zero, weighed=zero, cosine=zero,
         probes=jnp.full((), START, jnp.int32), turns=jnp.zeros((), jnp.int32),
         origin=state.theta, steep_theta=steep_theta,
@@ -296,6 +298,14 @@ def _started(problem: Problem, state: State) -> State:
     if problem.restart is not None:
         seen = Restarting(seen, seen)
     return state._replace(memory=memory, ascent_state=seen, gradients=memory.probes)
+
+
+def _likely(p: Array, L: Array, room: Array) -> Array:
+    """Return p, nearer to where v can just follow steps of 1 / L; fair where theta bends not."""
+    # With another p than 1/2 the limit m / b^2 would be (1 - p) / p times that.
+    odds = jnp.minimum(OUTRUN * L * jnp.where(L > 0, room, 0), P_MOST / (1 - P_MOST))
+    wanted = jnp.maximum(odds / (1 + odds), P_LEAST)
+    return p + jnp.where(wanted > p, RISE, FALL) * (wanted - p)
 
 
 def _slope_v(problem: Problem, state: State, v: PyTree, batch: Batch) -> PyTree:
